@@ -1,0 +1,42 @@
+# Two commands do everything on a machine with Python 3.11 or newer: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: run test test-slow check install install-dev clean
+
+run: install
+	$(BIN)/comad evaluate --random --stream cn
+	$(BIN)/comad play --random cn-4 out/cn-4-random.gif
+
+test: install-dev check
+	$(BIN)/python -m pytest -n 2
+
+test-slow: install-dev
+	$(BIN)/python -m pytest -m slow
+
+check: install-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# A stamp per install, so that a second `make` starts at once and a changed requirement installs again.
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.created:
+	$(PYTHON) -c "import sys; sys.exit('comad needs Python 3.11 or newer, this is ' + sys.version) if sys.version_info < (3, 11) else None"
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out build *.egg-info

@@ -1,0 +1,70 @@
+"""The contract every world meets, so that nothing above this folder knows which world it is in."""
+
+import hashlib
+import json
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from comad.envs.scene import Scene
+from comad.types import Actions, PRNGKey, Spec, Step, settings
+
+World = TypeVar("World")
+
+
+@runtime_checkable
+class Env(Protocol[World]):
+    """One world in JAX: pure functions of explicit state, without any batch axis.
+
+    An env is a frozen dataclass of its rules, hence hashable and static under ``jit``. ``step`` executes an unavailable action as
+    the world's "do nothing"; it may be called after the end, its result is then thrown away (`rollout` freezes ended episodes).
+    """
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes, names and identity of this world."""
+        ...
+
+    def reset(self, key: PRNGKey) -> tuple[World, Step]:
+        """A fresh episode."""
+        ...
+
+    def step(self, world: World, actions: Actions, key: PRNGKey) -> tuple[World, Step]:
+        """All agents act at once."""
+        ...
+
+    def scene(self, world: World) -> Scene:
+        """What a person should see of this moment; called on the host with concrete arrays."""
+        ...
+
+
+@runtime_checkable
+class HostEnv(Protocol[World]):
+    """Many worlds of a simulator outside JAX, stepped together: the verbs of `Env` with a leading episode axis, NumPy in, tokens out.
+
+    All chance comes from the seeds given at reset. ``active`` marks the episodes still running; the others must be left alone, and
+    whatever is returned for them is thrown away.
+    """
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes, names and identity of this world."""
+        ...
+
+    def reset_many(self, seeds: np.ndarray) -> tuple[World, Step]:
+        """One fresh episode per seed (uint32)."""
+        ...
+
+    def step_many(self, world: World, actions: np.ndarray, active: np.ndarray) -> tuple[World, Step]:
+        """All agents of all active episodes act at once."""
+        ...
+
+    def scene(self, world: World) -> Scene:
+        """What a person should see of this moment of one episode (``world`` as recorded, without the episode axis)."""
+        ...
+
+
+def rules_hash(family: str, version: int, env: Any) -> str:
+    """Identity of a world's rules: its family, the version of that family's code, and the settings of this instance."""
+    text = json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Players that record the data: trained here from nothing, shipped as small weights."""

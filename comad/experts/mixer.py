@@ -1,0 +1,47 @@
+"""QMIX's mixing network: a team value that never falls when one agent's utility rises."""
+
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from comad.networks.layers import Draws, Linear, Mlp
+from comad.types import Spec, StateTokens
+
+
+class Mixer(eqx.Module):
+    """Two mixing layers whose non-negative weights are made from the state by hypernetworks."""
+
+    first_weight: Mlp
+    first_bias: Linear
+    last_weight: Mlp
+    last_bias: Mlp
+    width: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec, width: int = 32, hidden: int = 64) -> Self:
+        """Fresh weights for a world's state."""
+        inputs = spec.num_agents * (1 + len(spec.state_agent)) + spec.num_targets * (1 + len(spec.state_target)) + len(spec.context)
+        return cls(
+            first_weight=Mlp.create(draws, (inputs, hidden, spec.num_agents * width)),
+            first_bias=Linear.create(draws, inputs, width),
+            last_weight=Mlp.create(draws, (inputs, hidden, width)),
+            last_bias=Mlp.create(draws, (inputs, width, 1)),
+            width=width,
+        )
+
+    def __call__(self, utilities: Float[Array, "*batch agent"], state: StateTokens) -> Float[Array, "*batch"]:
+        """The team's value."""
+        flat = flatten(state)
+        weight = jnp.abs(self.first_weight(flat)).reshape(*utilities.shape, self.width)
+        hidden = jax.nn.elu((utilities[..., None] * weight).sum(-2) + self.first_bias(flat))
+        return (hidden * jnp.abs(self.last_weight(flat))).sum(-1) + self.last_bias(flat)[..., 0]
+
+
+def flatten(state: StateTokens) -> Float[Array, "*batch feature"]:
+    """All state tokens in a row, each with its presence; a team's size is fixed while an expert trains."""
+    lead = state.context.shape[:-1]
+    parts = (state.agents, state.agent_present, state.targets, state.target_present, state.context)
+    return jnp.concatenate([part.reshape(*lead, -1).astype(jnp.float32) for part in parts], axis=-1)

@@ -1,0 +1,278 @@
+"""QMIX: a team of agents that learns by playing, for the worlds in JAX with discrete actions.
+
+Double Q-learning on the mixed value of greedy utilities, with traces over short windows instead of single steps (a sparse reward then
+travels a window per update), layer normalization and slowly following targets. Collection, replay and updates are one compiled program.
+
+    G_t = r_t + discount (1 - terminated_t) [ (1 - trace) V'_{t+1} + trace G_{t+1} ],   loss = (Qtot_t - G_t)^2
+
+Rashid et al., "QMIX: Monotonic Value Function Factorisation for Deep Multi-Agent Reinforcement Learning", 2018.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from comad.envs.base import Env
+from comad.experts.agent import Agent, choose
+from comad.experts.mixer import Mixer
+from comad.experts.replay import Replay
+from comad.networks.layers import Draws, initialize
+from comad.tokens import complete, full_view, mask_unavailable, no_actions
+from comad.types import Actions, PRNGKey, Spec, StateTokens, Step, Tokens
+
+
+@dataclass(frozen=True)
+class Qmix:
+    """Settings of the trainer."""
+
+    width: int = 64
+    """Width of the agents' layers."""
+    num_pools: int = 2
+    """Attention pools over the entities an agent sees."""
+    recurrent: bool = False
+    """Give agents a memory. The grid worlds show everything, so theirs need none."""
+    num_worlds: int = 32
+    """Worlds played side by side."""
+    unroll: int = 8
+    """Steps played in every world between updates."""
+    num_updates: int = 4
+    """Gradient updates after each unroll."""
+    capacity: int = 4096
+    """Steps remembered per world; a multiple of the unroll."""
+    batch: int = 64
+    """Windows per update."""
+    window: int = 8
+    """Steps per window that enter the loss."""
+    burn_in: int = 0
+    """Steps before them that only warm up the memory."""
+    discount: float = 0.99
+    trace: float = 0.8
+    """Weight of longer returns inside a window."""
+    learning_rate: float = 5e-4
+    final_rate: float = 0.1
+    """Share of the learning rate left at the end; it falls linearly."""
+    clip: float = 10.0
+    """Largest norm of a gradient."""
+    target_rate: float = 0.01
+    """Share of the online weights that flows into the targets per update."""
+    epsilon_end: float = 0.05
+    epsilon_steps: int = 100_000
+    """Environment steps over which random actions give way, from 1 to `epsilon_end`."""
+    steps: int = 2_000_000
+    """Environment steps in all."""
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps of one unroll over all worlds."""
+        return self.num_worlds * self.unroll
+
+    @property
+    def iterations(self) -> int:
+        """Unrolls in all."""
+        return -(-self.steps // self.steps_per_iteration)
+
+
+class Networks(eqx.Module):
+    """What is learned, and what targets copy."""
+
+    agent: Agent
+    mixer: Mixer
+
+    @classmethod
+    def create(cls, draws: Draws, settings: Qmix, spec: Spec) -> Self:
+        """Fresh weights."""
+        agent = Agent.create(draws, spec, settings.width, settings.num_pools, settings.recurrent)
+        return cls(agent, Mixer.create(draws, spec))
+
+
+class Moment(eqx.Module):
+    """One entry of the replay: what was seen, done and earned."""
+
+    tokens: Tokens | None
+    """Left out where the state tells it all."""
+    state: StateTokens
+    available: Bool[Array, "*batch agent action"]
+    first: Bool[Array, "*batch"]
+    last_actions: Int[Array, "*batch agent"]
+    actions: Int[Array, "*batch agent"]
+    reward: Float[Array, "*batch"]
+    terminated: Bool[Array, "*batch"]
+    ended: Bool[Array, "*batch"]
+
+
+class Lanes(eqx.Module):
+    """The worlds being played, between two unrolls."""
+
+    world: Any
+    step: Step
+    first: Bool[Array, " lane"]
+    last_actions: Int[Array, "lane agent"]
+    memory: Float[Array, "lane agent size"]
+
+
+class TrainState(eqx.Module):
+    """Everything a training is; saved and loaded whole, it goes on in the same bits."""
+
+    online: Networks
+    target: Networks
+    optimizer: Any
+    lanes: Lanes
+    replay: Replay
+    iteration: Int[Array, ""]
+    key: PRNGKey
+
+
+def optimizer(settings: Qmix) -> optax.GradientTransformation:
+    """Adam with a clipped gradient and a falling rate."""
+    schedule = optax.linear_schedule(
+        settings.learning_rate, settings.final_rate * settings.learning_rate, settings.iterations * settings.num_updates
+    )
+    return optax.chain(optax.clip_by_global_norm(settings.clip), optax.adam(schedule, eps=1e-5))
+
+
+@partial(jax.jit, static_argnames=("settings", "env"))
+def init(settings: Qmix, env: Env[Any], key: PRNGKey) -> TrainState:
+    """Fresh networks, fresh worlds, an empty replay."""
+    weight_key, world_key, next_key = jax.random.split(key, 3)
+    networks = initialize(partial(Networks.create, settings=settings, spec=env.spec), weight_key)
+    lanes = open_lanes(settings, env, networks.agent, world_key)
+    example = remember(env.spec, lanes, jnp.maximum(lanes.last_actions, 0), lanes.step)
+    return TrainState(
+        online=networks,
+        target=jax.tree.map(jnp.copy, networks),
+        optimizer=optimizer(settings).init(networks),
+        lanes=lanes,
+        replay=Replay.create(example, settings.num_worlds, settings.capacity),
+        iteration=jnp.int32(0),
+        key=next_key,
+    )
+
+
+def open_lanes(settings: Qmix, env: Env[Any], agent: Agent, key: PRNGKey) -> Lanes:
+    """Every world at the start of an episode."""
+    world, step = jax.vmap(env.reset)(jax.random.split(key, settings.num_worlds))
+    last_actions, memory = no_actions(env.spec), agent.start(env.spec.num_agents)
+    repeat = partial(jnp.repeat, repeats=settings.num_worlds, axis=0)
+    return Lanes(world, step, jnp.ones(settings.num_worlds, bool), repeat(last_actions[None]), repeat(memory[None]))
+
+
+@partial(jax.jit, static_argnames=("settings", "env", "iterations"), donate_argnames="state")
+def train(settings: Qmix, env: Env[Any], state: TrainState, iterations: int) -> tuple[TrainState, Float[Array, ""]]:
+    """Play and learn for a number of iterations; also the mean loss."""
+    state, losses = jax.lax.scan(lambda state, _: iterate(settings, env, state), state, length=iterations)
+    return state, losses.mean()
+
+
+def iterate(settings: Qmix, env: Env[Any], state: TrainState) -> tuple[TrainState, Float[Array, ""]]:
+    """One unroll of every world, then a few updates."""
+    play_key, learn_key, next_key = jax.random.split(state.key, 3)
+    epsilon = exploration(settings, state.iteration)
+    lanes, block = unroll(settings, env, state.online.agent, state.lanes, epsilon, play_key)
+    replay = state.replay.add(block)
+
+    def learn(carry: tuple[Networks, Networks, Any], key: PRNGKey) -> tuple[tuple[Networks, Networks, Any], Array]:
+        online, target, optimizer_state = carry
+        windows = replay.sample(key, settings.batch, settings.burn_in + settings.window + 1)
+        loss, gradient = jax.value_and_grad(temporal_difference)(online, target, windows, settings, env.spec)
+        change, optimizer_state = optimizer(settings).update(gradient, optimizer_state, online)
+        online = optax.apply_updates(online, change)
+        return (online, optax.incremental_update(online, target, settings.target_rate), optimizer_state), loss
+
+    # The first windows need a full length of experience; until then the worlds are only played.
+    ready = replay.count > settings.burn_in + settings.window + 1
+    carry = (state.online, state.target, state.optimizer)
+    keys = jax.random.split(learn_key, settings.num_updates)
+    (online, target, optimizer_state), losses = jax.lax.cond(
+        ready, lambda carry: jax.lax.scan(learn, carry, keys), lambda carry: (carry, jnp.zeros(settings.num_updates)), carry
+    )
+    return TrainState(online, target, optimizer_state, lanes, replay, state.iteration + 1, next_key), losses.mean()
+
+
+def exploration(settings: Qmix, iteration: Int[Array, ""]) -> Float[Array, ""]:
+    """The probability of a random action."""
+    done = iteration * settings.steps_per_iteration / settings.epsilon_steps
+    return jnp.maximum(1.0 - (1.0 - settings.epsilon_end) * done, settings.epsilon_end)
+
+
+def unroll(settings: Qmix, env: Env[Any], agent: Agent, lanes: Lanes, epsilon: Float[Array, ""], key: PRNGKey) -> tuple[Lanes, Moment]:
+    """Play every world for a few steps, starting a new episode wherever one ends."""
+    start_key, scan_key = jax.random.split(key)
+    # One set of fresh starts serves the whole unroll: a reset per step would cost more than the steps.
+    starts = open_lanes(settings, env, agent, start_key)
+
+    def advance(lanes: Lanes, now: tuple[PRNGKey, Array]) -> tuple[Lanes, Moment]:
+        key, time = now
+        act_key, world_key = jax.random.split(key)
+        tokens = complete(lanes.step.tokens, lanes.last_actions, env.spec)
+        utilities, memory = agent(lanes.memory, jax.tree.map(lambda leaf: leaf[:, None], tokens), lanes.first[:, None])
+        actions = choose(utilities[:, 0], lanes.step.available, epsilon, act_key)
+        world, step = jax.vmap(env.step)(lanes.world, actions, jax.random.split(world_key, settings.num_worlds))
+        fresh = jax.tree.map(lambda leaf: jnp.roll(leaf, time, axis=0), starts)
+        played = Lanes(world, step, jnp.zeros_like(lanes.first), actions, memory)
+        following = jax.tree.map(partial(_where_lane, step.ended), fresh, played)
+        return following, remember(env.spec, lanes, actions, step)
+
+    lanes, moments = jax.lax.scan(advance, lanes, (jax.random.split(scan_key, settings.unroll), jnp.arange(settings.unroll)))
+    return lanes, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), moments)
+
+
+def _where_lane(ended: Bool[Array, " lane"], fresh: Array, played: Array) -> Array:
+    return jnp.where(ended.reshape(-1, *[1] * (played.ndim - 1)), fresh, played)
+
+
+def remember(spec: Spec, lanes: Lanes, actions: Actions, after: Step) -> Moment:
+    """The replay entry of a step: the moment before it and what it brought."""
+    step = lanes.step
+    return Moment(
+        tokens=None if spec.full_view else step.tokens,
+        state=step.state,
+        available=step.available,
+        first=lanes.first,
+        last_actions=lanes.last_actions,
+        actions=actions,
+        reward=after.reward,
+        terminated=after.terminated,
+        ended=after.ended,
+    )
+
+
+def temporal_difference(online: Networks, target: Networks, windows: Moment, settings: Qmix, spec: Spec) -> Float[Array, ""]:
+    """Mean squared distance of the team's value from its traced return."""
+    tokens = complete(windows.tokens or full_view(windows.state), windows.last_actions, spec)
+    memory = jnp.zeros_like(online.agent.start(spec.num_agents))[None].repeat(settings.batch, axis=0)
+    utilities, _ = online.agent(memory, tokens, windows.first)
+    target_utilities, _ = target.agent(memory, tokens, windows.first)
+
+    best = mask_unavailable(utilities, windows.available).argmax(-1)
+    values = target.mixer(_pick(target_utilities, best), windows.state)
+    returns = jax.lax.stop_gradient(traced_returns(windows, values, settings))
+
+    chosen = online.mixer(_pick(utilities, windows.actions), windows.state)
+    # A cut that is no end has no successor in the window, so nothing can be learned from it.
+    known = ~(windows.ended & ~windows.terminated)
+    counted = (known & (jnp.arange(known.shape[1]) >= settings.burn_in)[None])[:, :-1]
+    return (jnp.square(chosen[:, :-1] - returns) * counted).sum() / counted.sum()
+
+
+def traced_returns(windows: Moment, values: Float[Array, "batch moment"], settings: Qmix) -> Float[Array, "batch time"]:
+    """Returns G_t of every step but the window's last moment, whose value they end in."""
+
+    def back(following: Array, now: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        reward, alive, next_value = now
+        total = reward + settings.discount * alive * ((1.0 - settings.trace) * next_value + settings.trace * following)
+        return total, total
+
+    alive = 1.0 - windows.terminated.astype(jnp.float32)
+    steps = (windows.reward[:, :-1], alive[:, :-1], values[:, 1:])
+    _, returns = jax.lax.scan(back, values[:, -1], jax.tree.map(jnp.transpose, steps), reverse=True)
+    return returns.T
+
+
+def _pick(utilities: Float[Array, "*batch agent action"], actions: Int[Array, "*batch agent"]) -> Float[Array, "*batch agent"]:
+    return jnp.take_along_axis(utilities, actions[..., None], axis=-1)[..., 0]

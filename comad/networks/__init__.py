@@ -1,0 +1,1 @@
+"""Parts that learners share: layers and encoders, all working on the last axis, with arrays as their only leaves."""

@@ -1,0 +1,68 @@
+"""Operations on tokens that hold for every world: the view of a team that sees all, and the marks every agent carries."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from comad.types import ID_BITS, Actions, Continuous, Spec, StateTokens, Tokens
+
+
+def other_agents(num_agents: int) -> np.ndarray:
+    """Index table [agent, others]: everybody else, in index order."""
+    return np.array([[other for other in range(num_agents) if other != agent] for agent in range(num_agents)], int).reshape(
+        num_agents, num_agents - 1
+    )
+
+
+def full_view(state: StateTokens) -> Tokens:
+    """What agents see when all see all: state tokens, each agent's own one set apart."""
+    num_agents = state.agents.shape[-2]
+    others = other_agents(num_agents)
+    agent_axis = state.agents.ndim - 1
+    everyone = (*state.agents.shape[:-2], num_agents)
+    return Tokens(
+        own=state.agents,
+        allies=jnp.take(state.agents, others, axis=-2),
+        targets=jnp.broadcast_to(jnp.expand_dims(state.targets, agent_axis - 1), (*everyone, *state.targets.shape[-2:])),
+        ally_seen=jnp.take(state.agent_present, others, axis=-1),
+        target_seen=jnp.broadcast_to(state.target_present[..., None, :], (*everyone, state.target_present.shape[-1])),
+    )
+
+
+def no_actions(spec: Spec) -> Actions:
+    """The last actions at the start of an episode: none."""
+    if isinstance(spec.actions, Continuous):
+        return jnp.zeros((spec.num_agents, len(spec.actions.components)))
+    return jnp.full((spec.num_agents,), -1, jnp.int32)
+
+
+def complete(tokens: Tokens, last_actions: Actions, spec: Spec) -> Tokens:
+    """Add what every world's tokens carry: the agent's number in bits, its last action, and whom it aimed at.
+
+    Worlds and datasets leave these out because they follow from the agent's index and the previous actions; only here are they made.
+    """
+    numbers = jnp.asarray(agent_bits(spec.num_agents))
+    own = [tokens.own, jnp.broadcast_to(numbers, (*tokens.own.shape[:-1], ID_BITS))]
+    targets = tokens.targets
+    if isinstance(spec.actions, Continuous):
+        own.append(last_actions)
+    else:
+        base = len(spec.actions.base)
+        own.append(jax.nn.one_hot(last_actions, base))
+        if spec.actions.targeted:
+            own.append((last_actions >= base)[..., None].astype(jnp.float32))
+            aimed = jax.nn.one_hot(last_actions - base, spec.num_targets)
+            targets = jnp.concatenate([targets, aimed[..., None]], axis=-1)
+    return Tokens(jnp.concatenate(own, axis=-1), tokens.allies, targets, tokens.ally_seen, tokens.target_seen)
+
+
+def agent_bits(num_agents: int) -> np.ndarray:
+    """Agent numbers in binary, most significant bit first."""
+    powers = 2 ** np.arange(ID_BITS)[::-1]
+    return (np.arange(num_agents)[:, None] // powers % 2).astype(np.float32)
+
+
+def mask_unavailable(logits: Float[Array, "*batch action"], available: Bool[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+    """Logits under which an unavailable action has probability zero, yet finite so that gradients stay finite."""
+    return jnp.where(available, logits, jnp.finfo(logits.dtype).min / 2)

@@ -1,0 +1,175 @@
+"""The nouns that every stage speaks: what a world shows, what a team does, which tasks follow each other.
+
+Axes are always ordered ``[seed, batch, time, agent, feature]``; a noun defined here carries whatever leading axes its user needs.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from comad.errors import UserError
+
+PRNGKey = Key[Array, ""]
+Actions = Int[Array, "*batch agent"] | Float[Array, "*batch agent action"]
+
+ID_BITS = 5
+"""Bits of an agent's number in its own token: teams of up to 32."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One number of a token: its name, and what a value of one stands for."""
+
+    name: str
+    unit: float = 1.0
+    """``value * unit`` is the quantity in the world's own units: cells, levels, health."""
+    integral: bool = False
+    """The quantity in the world's own units is a small whole number, so a byte holds it exactly."""
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Actions by number: first the ``base`` ones, then, if ``targeted`` has a name, one per target."""
+
+    base: tuple[str, ...]
+    targeted: str = ""
+
+    def names(self, num_targets: int) -> tuple[str, ...]:
+        """Every action's name, in the order of their numbers."""
+        aimed = tuple(f"{self.targeted} {target}" for target in range(num_targets)) if self.targeted else ()
+        return self.base + aimed
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Actions as vectors in [-1, 1], one component per name."""
+
+    components: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything about a world that shapes arrays, names features or identifies its rules. Hashable, so static under ``jit``."""
+
+    env: str
+    """The name that makes this world again, such as ``cn-4``."""
+    version: int
+    """Grows whenever the same actions from the same state no longer lead to the same next state or tokens."""
+    rules: str
+    """Hash of the world's family, version and settings: equal hashes, equal worlds."""
+    num_agents: int
+    num_targets: int
+    own: tuple[Feature, ...]
+    ally: tuple[Feature, ...]
+    target: tuple[Feature, ...]
+    state_agent: tuple[Feature, ...]
+    state_target: tuple[Feature, ...]
+    context: tuple[Feature, ...]
+    actions: Discrete | Continuous
+    limit: int
+    """Steps after which an episode ends by itself."""
+    full_view: bool = False
+    """Every agent sees all, in the state's own features: observations are then a re-ordering of the state (`tokens.full_view`)."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_agents <= 2**ID_BITS:
+            raise UserError(f"{self.env}: a team has 1 to {2**ID_BITS} agents, not {self.num_agents}")
+
+    @property
+    def num_actions(self) -> int:
+        """Columns of the availability mask of a discrete world."""
+        if isinstance(self.actions, Continuous):
+            return 0
+        return len(self.actions.names(self.num_targets))
+
+    @property
+    def last_action_size(self) -> int:
+        """Numbers that tell the last action inside the own token: base actions one-hot and one for any aimed action."""
+        if isinstance(self.actions, Continuous):
+            return len(self.actions.components)
+        return len(self.actions.base) + bool(self.actions.targeted)
+
+    @property
+    def own_size(self) -> int:
+        """Width of the own token as networks see it, with the agent's number and last action (`tokens.complete`)."""
+        return len(self.own) + ID_BITS + self.last_action_size
+
+    @property
+    def ally_size(self) -> int:
+        """Width of an ally token."""
+        return len(self.ally)
+
+    @property
+    def target_size(self) -> int:
+        """Width of a target token as networks see it, with the bit that says the agent aimed at it last."""
+        return len(self.target) + (isinstance(self.actions, Discrete) and bool(self.actions.targeted))
+
+
+class Tokens(eqx.Module):
+    """What each agent sees: itself, its allies in index order without itself, and the targets. Unseen entities are zero and masked."""
+
+    own: Float[Array, "*batch agent own"]
+    allies: Float[Array, "*batch agent others ally"]
+    targets: Float[Array, "*batch agent target feature"]
+    ally_seen: Bool[Array, "*batch agent others"]
+    target_seen: Bool[Array, "*batch agent target"]
+
+
+class StateTokens(eqx.Module):
+    """The whole situation, for the centralized parts of learning. Absent entities are zero and masked."""
+
+    agents: Float[Array, "*batch agent feature"]
+    targets: Float[Array, "*batch target feature2"]
+    context: Float[Array, "*batch context"]
+    agent_present: Bool[Array, "*batch agent"]
+    target_present: Bool[Array, "*batch target"]
+
+
+class Step(eqx.Module):
+    """What a world shows after a reset or a step."""
+
+    tokens: Tokens
+    state: StateTokens
+    available: Bool[Array, "*batch agent action"]
+    reward: Float[Array, "*batch"]
+    """Team reward for the step that led here; zero after a reset."""
+    ended: Bool[Array, "*batch"]
+    """The episode is over, for whatever reason."""
+    terminated: Bool[Array, "*batch"]
+    """It is over and no value lies beyond (a plain time limit that a learner should look past leaves this false)."""
+    success: Bool[Array, "*batch"]
+    """The team has done what the task asks."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a stream: the name people read and the world it is played in."""
+
+    name: str
+    env: str
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Tasks in the order in which they are learned, with what the paper fixes per stream."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    updates: int
+    """Gradient updates per task in the paper's protocol."""
+    threshold: float
+    """d0: the density score above which an old head is used again."""
+    metric: Literal["return", "success"]
+    """Which outcome of an episode is the score in [0, 1]."""
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise UserError(f"stream {self.name!r} has no task; give at least one, for instance cn-2")
+
+
+def settings(thing: Any) -> dict[str, Any]:
+    """A frozen dataclass as plain JSON values, the form in which settings are hashed and written down."""
+    return dataclasses.asdict(thing)

@@ -1,0 +1,82 @@
+"""The flow is visible in the folders: imports point one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "comad"
+
+EVERYONE = {"errors", "types", "tokens"}
+"""The nouns: all stages may use them."""
+ALLOWED = {
+    "errors": set(),
+    "types": {"errors"},
+    "tokens": {"types"},
+    "cache": set(),
+    "envs": EVERYONE,
+    "streams": EVERYONE,
+    "datasets": EVERYONE | {"envs"},
+    "networks": EVERYONE,
+    "experts": EVERYONE | {"envs", "streams", "datasets", "networks"},
+    "methods": EVERYONE | {"networks"},
+    "evaluation": EVERYONE | {"envs", "methods"},
+    "runs": {"errors"},
+    "metrics": {"errors"},
+    "training": EVERYONE | {"streams", "datasets", "methods", "evaluation", "runs"},
+    "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
+    "reports": {"errors", "metrics", "runs"},
+    "cli": {path.stem for path in PACKAGE.iterdir()},
+}
+WITHOUT_JAX = {"errors", "streams", "metrics", "runs", "reports"}
+
+
+def imports(source: str) -> set[str]:
+    """Every module a source text imports, whatever the form."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def violations(stage: str, source: str) -> list[str]:
+    """Imports of a stage that point the wrong way."""
+    modules = imports(source)
+    ours = {name.split(".")[1] for name in modules if name.startswith("comad.")} - {"__version__"}
+    wrong = [f"comad.{other}" for other in sorted(ours - ALLOWED[stage] - {stage})]
+    if stage in WITHOUT_JAX:
+        wrong += sorted(name for name in modules if name.split(".")[0] in {"jax", "equinox", "optax"})
+    return wrong
+
+
+def sources() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    stage = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert stage in ALLOWED, f"{stage} has no place in the flow yet: give it one above"
+    assert violations(stage, path.read_text()) == []
+
+
+def test_a_forbidden_import_is_found() -> None:
+    assert violations("envs", "from comad.datasets import store") == ["comad.datasets"]
+    assert violations("envs", "import comad.cli.play") == ["comad.cli"]
+    assert violations("methods", "def late():\n    from comad import envs") == ["comad.envs"]
+    assert violations("metrics", "import jax.numpy as jnp") == ["jax.numpy"]
+    assert violations("envs", "from comad.types import Spec\nimport numpy") == []
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    assert imports((PACKAGE / "__init__.py").read_text()) == set()
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_command_line_prints(path: Path) -> None:
+    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    printing = [call.id for call in calls if isinstance(call, ast.Name) and call.id == "print"]
+    assert path.relative_to(PACKAGE).parts[0] == "cli" or printing == []
