@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from comad.types import ID_BITS, Actions, Continuous, Spec, StateTokens, Tokens
+from comad.types import ID_BITS, Actions, Continuous, PRNGKey, Spec, StateTokens, Tokens
+
+UNAVAILABLE = -1e9
+"""The logit of an action that cannot be taken: probability zero in single precision, yet finite."""
 
 
 def other_agents(num_agents: int) -> np.ndarray:
@@ -65,4 +68,12 @@ def agent_bits(num_agents: int) -> np.ndarray:
 
 def mask_unavailable(logits: Float[Array, "*batch action"], available: Bool[Array, "*batch action"]) -> Float[Array, "*batch action"]:
     """Logits under which an unavailable action has probability zero, yet finite so that gradients stay finite."""
-    return jnp.where(available, logits, jnp.finfo(logits.dtype).min / 2)
+    return jnp.where(available, logits, UNAVAILABLE)
+
+
+def draw_available(key: PRNGKey, available: Bool[Array, "*batch agent action"]) -> Int[Array, "*batch agent"]:
+    """An available action for every agent, each as likely as the others."""
+    # One number per agent says which of its available actions, counted from the left; one per action would cost several times as much.
+    count = available.sum(-1)
+    chosen = (jax.random.uniform(key, count.shape) * count).astype(jnp.int32)
+    return (available.cumsum(-1) > chosen[..., None]).argmax(-1)

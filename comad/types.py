@@ -4,10 +4,12 @@ Axes are always ordered ``[seed, batch, time, agent, feature]``; a noun defined 
 """
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from comad.errors import UserError
@@ -28,6 +30,15 @@ class Feature:
     """``value * unit`` is the quantity in the world's own units: cells, levels, health."""
     integral: bool = False
     """The quantity in the world's own units is a small whole number, so a byte holds it exactly."""
+
+    @property
+    def scale(self) -> np.float32:
+        """What a quantity in the world's own units is multiplied by.
+
+        Worlds and datasets both multiply by this very number: compilers turn divisions into multiplications, NumPy does not, and
+        the last bit would differ.
+        """
+        return np.float32(1.0) / np.float32(self.unit)
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Spec:
     version: int
     """Grows whenever the same actions from the same state no longer lead to the same next state or tokens."""
     rules: str
-    """Hash of the world's family, version and settings: equal hashes, equal worlds."""
+    """The world's family, version and settings as canonical JSON: equal rules, equal worlds."""
     num_agents: int
     num_targets: int
     own: tuple[Feature, ...]
@@ -77,6 +88,11 @@ class Spec:
     def __post_init__(self) -> None:
         if not 1 <= self.num_agents <= 2**ID_BITS:
             raise UserError(f"{self.env}: a team has 1 to {2**ID_BITS} agents, not {self.num_agents}")
+
+    @property
+    def rules_hash(self) -> str:
+        """A short name for the rules."""
+        return hashlib.sha256(self.rules.encode()).hexdigest()[:16]
 
     @property
     def num_actions(self) -> int:
@@ -142,6 +158,25 @@ class Step(eqx.Module):
     """It is over and no value lies beyond (a plain time limit that a learner should look past leaves this false)."""
     success: Bool[Array, "*batch"]
     """The team has done what the task asks."""
+
+
+class Batch(eqx.Module):
+    """Recorded moments to learn from: rows of whole episodes end to end. What followed a step is the next moment of its row."""
+
+    tokens: Tokens
+    """Completed: with the agents' numbers and last actions."""
+    state: StateTokens
+    available: Bool[Array, "row time agent action"]
+    actions: Int[Array, "row time agent"] | Float[Array, "row time agent action"]
+    reward: Float[Array, "row time"]
+    terminated: Bool[Array, "row time"]
+    """This step ended its episode and no value lies beyond."""
+    first: Bool[Array, "row time"]
+    """An episode begins here: memory starts afresh."""
+    step: Bool[Array, "row time"]
+    """An action was taken here: false in an episode's extra last moment and in padding."""
+    present: Bool[Array, "row time"]
+    """A moment of an episode, not padding."""
 
 
 @dataclass(frozen=True)

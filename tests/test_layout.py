@@ -7,12 +7,14 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "comad"
 
-EVERYONE = {"errors", "types", "tokens"}
-"""The nouns: all stages may use them."""
+EVERYONE = {"errors", "types", "tokens", "files", "checkpoint"}
+"""The nouns, and how they get to disk: all stages may use them."""
 ALLOWED = {
     "errors": set(),
     "types": {"errors"},
     "tokens": {"types"},
+    "files": {"errors"},
+    "checkpoint": {"errors", "files"},
     "cache": set(),
     "envs": EVERYONE,
     "streams": EVERYONE,
@@ -21,14 +23,14 @@ ALLOWED = {
     "experts": EVERYONE | {"envs", "streams", "datasets", "networks"},
     "methods": EVERYONE | {"networks"},
     "evaluation": EVERYONE | {"envs", "methods"},
-    "runs": {"errors"},
+    "runs": {"errors", "files"},
     "metrics": {"errors"},
     "training": EVERYONE | {"streams", "datasets", "methods", "evaluation", "runs"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
-    "reports": {"errors", "metrics", "runs"},
+    "reports": {"errors", "files", "metrics", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
 }
-WITHOUT_JAX = {"errors", "streams", "metrics", "runs", "reports"}
+WITHOUT_JAX = {"errors", "files", "streams", "metrics", "runs", "reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -1,12 +1,13 @@
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
-from comad.tokens import complete, full_view, mask_unavailable
+from comad.tokens import complete, draw_available, full_view, mask_unavailable
 from comad.types import Continuous, Discrete, Spec, StateTokens, Tokens
 
 AIMING = dataclasses.replace(Navigation(3, 8).spec, num_targets=2, actions=Discrete(("stop", "go"), targeted="attack"))
@@ -73,3 +74,11 @@ def test_a_team_larger_than_its_numbers_is_refused() -> None:
 
 def test_action_names_follow_their_numbers() -> None:
     assert Discrete(("stop",), targeted="attack").names(2) == ("stop", "attack 0", "attack 1")
+
+
+def test_every_available_action_is_drawn_equally_often_and_no_other() -> None:
+    available = jnp.array([[True, False, True, True], [False, False, False, True]])
+    drawn = jax.vmap(lambda key: draw_available(key, available))(jax.random.split(jax.random.key(0), 3000))
+    shares = np.bincount(np.asarray(drawn[:, 0]), minlength=4) / 3000
+    assert shares[1] == 0 and np.allclose(shares[[0, 2, 3]], 1 / 3, atol=0.03)
+    assert (np.asarray(drawn[:, 1]) == 3).all()

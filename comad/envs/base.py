@@ -1,6 +1,5 @@
 """The contract every world meets, so that nothing above this folder knows which world it is in."""
 
-import hashlib
 import json
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -64,7 +63,6 @@ class HostEnv(Protocol[World]):
         ...
 
 
-def rules_hash(family: str, version: int, env: Any) -> str:
-    """Identity of a world's rules: its family, the version of that family's code, and the settings of this instance."""
-    text = json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def rules_of(family: str, version: int, env: Any) -> str:
+    """What identifies a world, as canonical JSON: its family, the version of that family's code, the settings of this instance."""
+    return json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)

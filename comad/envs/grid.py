@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.types import PRNGKey
+from comad.types import Feature, PRNGKey
 
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
 """Row and column change of stay, north, south, west, east."""
@@ -47,6 +47,12 @@ def draw_cells(key: PRNGKey, free: Bool[Array, " cell"], count: int, shape: tupl
     return jnp.asarray(board_cells(shape))[chosen]
 
 
+def cell_features(shape: tuple[int, int]) -> tuple[Feature, Feature]:
+    """Row and column, counted from one."""
+    return Feature("row", float(shape[0]), integral=True), Feature("column", float(shape[1]), integral=True)
+
+
 def scaled_cells(cells: Int[Array, "*batch 2"], shape: tuple[int, int]) -> Float[Array, "*batch 2"]:
     """Cells as features: counted from one, so that zero means absent, over the board's size."""
-    return jnp.stack([(cells[..., axis] + 1) / size for axis, size in enumerate(shape)], axis=-1)
+    scales = [feature.scale for feature in cell_features(shape)]
+    return jnp.stack([(cells[..., axis] + 1) * scale for axis, scale in enumerate(scales)], axis=-1)

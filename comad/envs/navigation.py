@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from comad.envs import grid, scene
-from comad.envs.base import rules_hash
+from comad.envs.base import rules_of
 from comad.envs.matching import has_perfect_matching
 from comad.errors import UserError
 from comad.tokens import full_view, other_agents
-from comad.types import Actions, Discrete, Feature, PRNGKey, Spec, StateTokens, Step, Tokens
+from comad.types import Actions, Discrete, PRNGKey, Spec, StateTokens, Step, Tokens
 
 VERSION = 1
 SIZES = {2: 6, 3: 8, 4: 10, 5: 12, 6: 15, 7: 15, 8: 15, 9: 15, 10: 15, 11: 18, 12: 18, 15: 20}
@@ -50,11 +50,11 @@ class Navigation:
     @cached_property
     def spec(self) -> Spec:
         """Tokens are cells only; everything an agent does is decided from its own token."""
-        cell = (Feature("row", float(self.size), integral=True), Feature("column", float(self.size), integral=True))
+        cell = grid.cell_features(self.shape)
         return Spec(
             env=self.name,
             version=VERSION,
-            rules=rules_hash("cn", VERSION, self),
+            rules=rules_of("cn", VERSION, self),
             num_agents=self.num_agents,
             num_targets=self.num_agents,
             own=cell,
@@ -147,11 +147,12 @@ class Navigation:
 
     def scene(self, world: NavigationWorld) -> scene.Scene:
         """Landmarks as diamonds in the middle of the zone that counts, green once anybody is in it; agents as numbered discs."""
-        agents, landmarks = np.asarray(world.agents), np.asarray(world.landmarks)
+        agents, landmarks = np.asarray(world.agents, float), np.asarray(world.landmarks, float)
         in_reach = np.abs(agents[:, None] - landmarks[None]).max(-1) <= self.reach
         colors = [scene.DONE if taken else scene.GOAL for taken in in_reach.any(0)]
         zones = [
-            scene.Mark("zone", row, column, color, size=2 * self.reach + 1) for (row, column), color in zip(landmarks, colors, strict=True)
+            scene.Mark("zone", row, column, color, size=2.0 * self.reach + 1.0)
+            for (row, column), color in zip(landmarks, colors, strict=True)
         ]
         diamonds = [scene.Mark("diamond", row, column, color) for (row, column), color in zip(landmarks, colors, strict=True)]
         discs = [scene.Mark("disc", row, column, scene.AGENT, label=str(agent)) for agent, (row, column) in enumerate(agents)]

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from comad.envs.base import Env, HostEnv
-from comad.tokens import complete, no_actions
+from comad.tokens import complete, draw_available, no_actions
 from comad.types import Actions, Continuous, PRNGKey, Spec, Step, Tokens
 
 Record = Callable[[Any, Step, Actions], Any]
@@ -52,7 +52,7 @@ class RandomPlayer(eqx.Module):
         """Uniform over what is available."""
         if isinstance(self.spec.actions, Continuous):
             return jax.random.uniform(key, (self.spec.num_agents, len(self.spec.actions.components)), minval=-1.0), None
-        return jnp.where(available, jax.random.uniform(key, available.shape), -1.0).argmax(-1), None
+        return draw_available(key, available), None
 
 
 def episode_keys(key: PRNGKey, first: int, count: int) -> Key[Array, " episode"]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from comad.networks.layers import Draws, Gru, LayerNorm, Linear, Mlp
-from comad.tokens import mask_unavailable
+from comad.tokens import draw_available, mask_unavailable
 from comad.types import Actions, Discrete, PRNGKey, Spec, Tokens
 
 
@@ -114,5 +114,4 @@ def choose(
     """The best available action, or with probability epsilon, for each agent alone, a uniformly drawn available one."""
     coin_key, draw_key = jax.random.split(key)
     best = mask_unavailable(utilities, available).argmax(-1)
-    drawn = jnp.where(available, jax.random.uniform(draw_key, available.shape), -1.0).argmax(-1)
-    return jnp.where(jax.random.uniform(coin_key, best.shape) < epsilon, drawn, best)
+    return jnp.where(jax.random.uniform(coin_key, best.shape) < epsilon, draw_available(draw_key, available), best)

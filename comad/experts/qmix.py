@@ -45,25 +45,32 @@ class Qmix:
     """Gradient updates after each unroll."""
     capacity: int = 4096
     """Steps remembered per world; a multiple of the unroll."""
-    batch: int = 64
+    batch: int = 32
     """Windows per update."""
     window: int = 8
     """Steps per window that enter the loss."""
     burn_in: int = 0
     """Steps before them that only warm up the memory."""
     discount: float = 0.99
+    """Worth of a reward one step later."""
     trace: float = 0.8
     """Weight of longer returns inside a window."""
     learning_rate: float = 5e-4
+    """Of Adam."""
     final_rate: float = 0.1
     """Share of the learning rate left at the end; it falls linearly."""
     clip: float = 10.0
     """Largest norm of a gradient."""
     target_rate: float = 0.01
     """Share of the online weights that flows into the targets per update."""
+    epsilon_start: float = 1.0
+    """Share of random actions at the start."""
     epsilon_end: float = 0.05
+    """And from then on."""
     epsilon_steps: int = 100_000
-    """Environment steps over which random actions give way, from 1 to `epsilon_end`."""
+    """Environment steps in between."""
+    settle: int = 0
+    """Iterations in which only the mixer learns, so that agents with a past are not unlearned by a mixer without one."""
     steps: int = 2_000_000
     """Environment steps in all."""
 
@@ -180,6 +187,8 @@ def iterate(settings: Qmix, env: Env[Any], state: TrainState) -> tuple[TrainStat
         online, target, optimizer_state = carry
         windows = replay.sample(key, settings.batch, settings.burn_in + settings.window + 1)
         loss, gradient = jax.value_and_grad(temporal_difference)(online, target, windows, settings, env.spec)
+        agent_gradient = jax.tree.map(lambda leaf: leaf * (state.iteration >= settings.settle), gradient.agent)
+        gradient = Networks(agent_gradient, gradient.mixer)
         change, optimizer_state = optimizer(settings).update(gradient, optimizer_state, online)
         online = optax.apply_updates(online, change)
         return (online, optax.incremental_update(online, target, settings.target_rate), optimizer_state), loss
@@ -197,7 +206,7 @@ def iterate(settings: Qmix, env: Env[Any], state: TrainState) -> tuple[TrainStat
 def exploration(settings: Qmix, iteration: Int[Array, ""]) -> Float[Array, ""]:
     """The probability of a random action."""
     done = iteration * settings.steps_per_iteration / settings.epsilon_steps
-    return jnp.maximum(1.0 - (1.0 - settings.epsilon_end) * done, settings.epsilon_end)
+    return settings.epsilon_start + (settings.epsilon_end - settings.epsilon_start) * jnp.minimum(done, 1.0)
 
 
 def unroll(settings: Qmix, env: Env[Any], agent: Agent, lanes: Lanes, epsilon: Float[Array, ""], key: PRNGKey) -> tuple[Lanes, Moment]:

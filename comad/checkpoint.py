@@ -1,0 +1,68 @@
+"""Pytrees on disk as safetensors: named arrays and a little text, nothing that runs."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from comad.errors import UserError
+from comad.files import write_bytes
+
+Tree = TypeVar("Tree")
+
+
+def save(path: Path, tree: Any, **notes: Any) -> None:
+    """Write every array of a tree under its path in it, with notes as JSON in the header."""
+    arrays = {name: _as_numpy(leaf) for name, leaf in named_leaves(tree)}
+    header = {name: json.dumps(value, sort_keys=True) for name, value in notes.items()}
+    write_bytes(path, safetensors.numpy.save(arrays, metadata=header))
+
+
+def load(path: Path, like: Tree) -> Tree:
+    """Read a tree of the shape of another one; anything missing, left over or of another shape is refused by name."""
+    try:
+        arrays = safetensors.numpy.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(f"{path}: not a readable checkpoint ({error})") from error
+    expected = dict(named_leaves(like))
+    if odd := sorted(arrays.keys() ^ expected.keys()):
+        raise UserError(f"{path}: holds other arrays than expected, for instance {odd[0]!r}; it was written with other settings")
+    for name, leaf in expected.items():
+        wanted = jax.eval_shape(_as_array, leaf)
+        if arrays[name].shape != wanted.shape or arrays[name].dtype != wanted.dtype:
+            found = f"{arrays[name].dtype}{list(arrays[name].shape)}"
+            raise UserError(f"{path}: array {name!r} is {found} where {wanted.dtype}{list(wanted.shape)} is expected")
+    leaves = [_like(arrays[name], leaf) for name, leaf in expected.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def notes(path: Path) -> dict[str, Any]:
+    """The notes a checkpoint was written with."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            return {name: json.loads(text) for name, text in (file.metadata() or {}).items()}
+    except (OSError, safetensors.SafetensorError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: not a readable checkpoint ({error})") from error
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """Every array of a tree with its path in it, such as ``online.agent.own.weight``."""
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _as_array(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _as_numpy(leaf: Any) -> np.ndarray:
+    return np.ascontiguousarray(np.asarray(_as_array(leaf)))
+
+
+def _like(values: np.ndarray, leaf: Any) -> Any:
+    array = jnp.asarray(values)
+    return jax.random.wrap_key_data(array) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else array

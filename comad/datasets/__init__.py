@@ -1,0 +1,1 @@
+"""Recorded behavior: stored compactly, checked whenever asked, packed into batches."""

@@ -1,0 +1,67 @@
+"""From compact arrays on the device to the batches that methods learn from."""
+
+import dataclasses
+from collections.abc import Mapping
+from operator import itemgetter
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from comad.datasets.layout import Column, columns, scales
+from comad.datasets.packing import Index
+from comad.datasets.store import Dataset
+from comad.tokens import complete, full_view, no_actions
+from comad.types import Batch, Continuous, Spec, StateTokens, Tokens
+
+Resident = Mapping[str, Array]
+"""A dataset's stored arrays on the device, and ``terminated`` per moment."""
+
+
+def upload(dataset: Dataset) -> Resident:
+    """Put a dataset on the device as it is stored, about a tenth of what its values would take."""
+    terminated = np.zeros(len(dataset.arrays["reward"]), bool)
+    terminated[np.asarray(dataset.starts) + np.asarray(dataset.lengths) - 1] = np.asarray(dataset.arrays["episode.terminated"])
+    stored = {column.name: jnp.asarray(np.asarray(dataset.arrays[column.name])) for column in columns(dataset.spec)}
+    return {**stored, "terminated": jnp.asarray(terminated)}
+
+
+def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
+    """The batch at an index, decoded; pure, so it runs inside the compiled update."""
+    moment, first, step, present = map(jnp.asarray, (index.moment, index.first, index.step, index.present))
+    values = {column.name: _decode(column, resident[column.name][moment]) for column in columns(spec)}
+    state = StateTokens(*itemgetter(*_names("state", StateTokens))(values))
+    tokens = full_view(state) if spec.full_view else Tokens(*itemgetter(*_names("tokens", Tokens))(values))
+    actions = values["actions"]
+    continuous = isinstance(spec.actions, Continuous)
+    actions = actions if continuous else actions.astype(jnp.int32)
+    before = jnp.roll(actions, 1, axis=1)
+    begins = first.reshape(*first.shape, *[1] * (actions.ndim - 2))
+    last_actions = jnp.where(begins, no_actions(spec)[None, None], before)
+    available = jnp.ones((*actions.shape[:3], 0), bool) if continuous else values["available"]
+    return Batch(
+        tokens=complete(tokens, last_actions, spec),
+        state=state,
+        available=available,
+        actions=actions,
+        reward=values["reward"] * step,
+        terminated=resident["terminated"][moment] & step,
+        first=first,
+        step=step,
+        present=present,
+    )
+
+
+def _names(group: str, noun: type[StateTokens] | type[Tokens]) -> list[str]:
+    return [f"{group}.{field.name}" for field in dataclasses.fields(noun)]
+
+
+def _decode(column: Column, stored: Array) -> Array:
+    """`layout.decode` on the device."""
+    if column.kind == "bits":
+        places = jnp.arange(7, -1, -1, dtype=jnp.uint8).reshape(*[1] * stored.ndim, 8)
+        bits = (stored[..., None] >> places) & 1
+        return bits.reshape(*stored.shape[:-1], -1)[..., : column.shape[-1]].astype(bool)
+    if column.kind == "features" and column.dtype == "uint8":
+        return stored.astype(jnp.float32) * scales(column).reshape(*[1] * (stored.ndim - 1), -1)
+    return stored

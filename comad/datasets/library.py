@@ -1,0 +1,31 @@
+"""Where datasets lie: a folder of worlds, in each a folder per quality."""
+
+import os
+from pathlib import Path
+
+from comad.errors import UserError
+
+
+def root(folder: Path | None = None) -> Path:
+    """The folder of all datasets: the given one, else ``$COMAD_DATA``, else ``data`` here."""
+    return folder or Path(os.environ.get("COMAD_DATA", "data"))
+
+
+def place(env: str, quality: str, folder: Path | None = None) -> Path:
+    """Where the dataset of a world and a quality lies."""
+    return root(folder) / env / quality
+
+
+def find_all(folder: Path | None = None) -> list[Path]:
+    """Every dataset below the folder."""
+    return sorted(manifest.parent for manifest in root(folder).glob("*/*/manifest.json"))
+
+
+def find(name: str, folder: Path | None = None) -> Path:
+    """A dataset by its path, or by world and quality such as ``cn-4/expert``."""
+    for path in (Path(name), root(folder) / name):
+        if (path / "manifest.json").exists():
+            return path
+    known = [str(path.relative_to(root(folder))) for path in find_all(folder)]
+    there = f"there are {', '.join(known)}" if known else "none is there yet; 'comad collect cn' makes some"
+    raise UserError(f"no dataset {name!r} in {root(folder)}; {there}")

@@ -1,0 +1,215 @@
+"""A dataset on disk: a folder with a manifest and one plain array file per quantity, memory-mapped when read.
+
+Nothing in a dataset can run. Every number that decides how much is read comes from the manifest and is checked against the file's own
+header and size before anything is loaded; file names with a path in them are refused.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, encode
+from comad.datasets.statistics import Statistics, statistics
+from comad.errors import UserError
+from comad.files import new_folder, read_json, sha256, write_json
+from comad.types import Continuous, Discrete, Feature, Spec
+
+FORMAT = 1
+FEATURE_GROUPS = ("own", "ally", "target", "state_agent", "state_target", "context")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Recorded episodes of one world. Arrays are read-only views of files until somebody asks for their values."""
+
+    path: Path
+    spec: Spec
+    quality: str
+    provenance: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    """As stored, by column name."""
+    content: str
+    """Hash of what the dataset says, whatever files say it."""
+    recorded: Statistics
+    """The statistics that the manifest claims; `verify` computes them again."""
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """Per-moment arrays and episode table by name."""
+        return {column.name: column for column in (*columns(self.spec), *EPISODE_COLUMNS)}
+
+    @property
+    def starts(self) -> np.ndarray:
+        """First moment of every episode."""
+        return self.arrays["episode.start"]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of every episode; it has one moment more."""
+        return self.arrays["episode.length"]
+
+    def read(self, name: str, moments: Any = slice(None)) -> np.ndarray:
+        """Values of a column as the program sees them."""
+        return decode(self.columns[name], np.asarray(self.arrays[name][moments]))
+
+
+def write(path: Path, spec: Spec, quality: str, values: Mapping[str, np.ndarray], provenance: Mapping[str, Any]) -> Dataset:
+    """Write a dataset and read it back checked; the folder appears whole or not at all."""
+    expected = {column.name: column for column in (*columns(spec), *EPISODE_COLUMNS)}
+    if missing := sorted(expected.keys() ^ values.keys()):
+        raise UserError(f"{path}: a dataset of {spec.env} needs the arrays {', '.join(sorted(expected))}; {missing[0]!r} does not fit")
+    stored = {name: np.ascontiguousarray(encode(column, values[name])) for name, column in expected.items()}
+    for name, column in expected.items():
+        if not np.array_equal(decode(column, stored[name]), values[name]):
+            raise UserError(f"{path}: {name} loses information when stored as {column.dtype}; is a whole-number feature not whole?")
+    try:
+        with new_folder(path) as folder:
+            entries = {}
+            for name, array in stored.items():
+                file = folder / f"{name}.npy"
+                np.save(file, array, allow_pickle=False)
+                entries[name] = {"file": file.name, "dtype": array.dtype.name, "shape": list(array.shape), "sha256": sha256(file)}
+            manifest = {
+                "format": FORMAT,
+                "quality": quality,
+                "spec": dataclasses.asdict(spec),
+                "content": content_hash(stored),
+                "statistics": dataclasses.asdict(statistics(spec, stored)),
+                "provenance": dict(provenance),
+                "arrays": entries,
+            }
+            write_json(folder / "manifest.json", manifest)
+            problems = check(open_dataset(folder))
+            if problems:
+                raise UserError(f"{path}: not written, because it would not pass its own check: {problems[0]}")
+    except OSError as error:
+        raise UserError(f"{path}: could not be written ({error.strerror or error}); nothing was left behind") from error
+    return open_dataset(path)
+
+
+def open_dataset(path: Path) -> Dataset:
+    """Open a dataset: read its manifest, check sizes and types, map its arrays. Contents are checked by `check`."""
+    manifest = read_json(path / "manifest.json")
+    try:
+        return _from_manifest(path, manifest)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path / 'manifest.json'}: not a dataset's manifest ({type(error).__name__}: {error})") from error
+
+
+def _from_manifest(path: Path, manifest: dict[str, Any]) -> Dataset:
+    if manifest["format"] != FORMAT:
+        raise UserError(f"{path}: dataset format {manifest['format']!r}, but this version reads format {FORMAT}")
+    spec = _spec_from(manifest["spec"])
+    entries = manifest["arrays"]
+    moments, episodes = int(manifest["statistics"]["moments"]), int(manifest["statistics"]["episodes"])
+    arrays = {}
+    for column in (*columns(spec), *EPISODE_COLUMNS):
+        if column.name not in entries:
+            raise UserError(f"{path}: the manifest lists no array {column.name!r}")
+        rows = episodes if column in EPISODE_COLUMNS else moments
+        arrays[column.name] = _map(path, column, (rows, *column.stored_shape), entries[column.name])
+    provenance = dict(manifest["provenance"])
+    recorded = Statistics(**{**manifest["statistics"], "actions": tuple(manifest["statistics"]["actions"])})
+    return Dataset(path, spec, str(manifest["quality"]), provenance, arrays, str(manifest["content"]), recorded)
+
+
+def _map(path: Path, column: Column, shape: tuple[int, ...], entry: Mapping[str, Any]) -> np.ndarray:
+    """One array, if its file is where it must be and is what the spec says it is."""
+    name = str(entry["file"])
+    if name != f"{column.name}.npy":
+        raise UserError(f"{path}: array {column.name!r} must be in the file {column.name}.npy of the same folder, not in {name!r}")
+    try:
+        array = np.load(path / name, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        raise UserError(f"{path / name}: not a readable array ({error})") from error
+    if array.dtype != column.dtype or array.shape != shape or not array.flags.c_contiguous:
+        found, wanted = f"{array.dtype}{list(array.shape)}", f"{column.dtype}{list(shape)}"
+        raise UserError(f"{path / name}: holds {found} where {wanted} is expected")
+    return array
+
+
+def _spec_from(saved: Mapping[str, Any]) -> Spec:
+    saved = dict(saved)
+    for group in FEATURE_GROUPS:
+        saved[group] = tuple(Feature(**feature) for feature in saved[group])
+    actions = saved["actions"]
+    saved["actions"] = (
+        Continuous(tuple(actions["components"])) if "components" in actions else Discrete(tuple(actions["base"]), actions["targeted"])
+    )
+    return Spec(**saved)
+
+
+def content_hash(stored: Mapping[str, np.ndarray]) -> str:
+    """Hash of names, types, shapes and values: the same for the same data in whatever files."""
+    digest = hashlib.sha256()
+    for name in sorted(stored):
+        array = stored[name]
+        digest.update(f"{name} {array.dtype.name} {list(array.shape)}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def check(dataset: Dataset) -> list[str]:
+    """Everything that is wrong with a dataset's contents, each as a sentence that names the array; empty if it can be trusted."""
+    manifest = read_json(dataset.path / "manifest.json")
+    problems = [
+        f"{entry['file']}: its bytes are not those that were written (SHA-256 differs)"
+        for name, entry in manifest["arrays"].items()
+        if name in dataset.arrays and sha256(dataset.path / entry["file"]) != entry["sha256"]
+    ]
+    problems += _check_values(dataset)
+    if not problems and content_hash(dataset.arrays) != dataset.content:
+        problems.append("manifest.json: the content hash is not that of the arrays")
+    if not problems and statistics(dataset.spec, dataset.arrays) != dataset.recorded:
+        problems.append("manifest.json: the statistics are not those of the arrays")
+    return problems
+
+
+def _check_values(dataset: Dataset) -> list[str]:
+    problems = []
+    starts, lengths = np.asarray(dataset.starts), np.asarray(dataset.lengths)
+    expected = np.concatenate([[0], np.cumsum(lengths.astype(np.int64) + 1)])
+    if not (lengths >= 1).all() or not np.array_equal(starts, expected[:-1]) or expected[-1] != len(dataset.arrays["reward"]):
+        return ["episode.start: episodes overlap, leave gaps or do not fill the dataset"]
+    for name, column in dataset.columns.items():
+        if column.dtype == "float32" and not np.isfinite(dataset.arrays[name]).all():
+            problems.append(f"{name}: holds NaN or infinity")
+    if isinstance(dataset.spec.actions, Discrete):
+        problems += _check_actions(dataset)
+    last = starts + lengths
+    if np.asarray(dataset.arrays["reward"])[last].any():
+        problems.append("reward: a last moment, after which nothing happens, holds a reward")
+    return problems
+
+
+def _check_actions(dataset: Dataset) -> list[str]:
+    actions = np.asarray(dataset.arrays["actions"])
+    if actions.size and actions.max() >= dataset.spec.num_actions:
+        return [f"actions: action {actions.max()} does not exist, {dataset.spec.env} has {dataset.spec.num_actions}"]
+    taken = np.take_along_axis(dataset.read("available"), actions[..., None].astype(np.int64), axis=-1)[..., 0]
+    if not taken.all():
+        moment, agent = np.argwhere(~taken)[0]
+        return [f"actions: agent {agent} takes action {actions[moment, agent]} at moment {moment}, where it is not available"]
+    return []
+
+
+def check_world(dataset: Dataset, spec: Spec) -> None:
+    """Refuse a dataset that was recorded in another world, naming what differs."""
+    if dataset.spec.rules == spec.rules:
+        return
+    theirs, ours = json.loads(dataset.spec.rules), json.loads(spec.rules)
+    flat = {"family": theirs["family"], "version": theirs["version"], **theirs["settings"]}
+    wanted = {"family": ours["family"], "version": ours["version"], **ours["settings"]}
+    differing = [
+        f"{name} {flat.get(name)!r} instead of {wanted.get(name)!r}"
+        for name in sorted(flat.keys() | wanted.keys())
+        if flat.get(name) != wanted.get(name)
+    ]
+    raise UserError(f"{dataset.path}: recorded in another world than {spec.env}: {', '.join(differing)}; collect it again")

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from recorded import FULL_VIEW, SHORT_SIGHT, record
+
+from comad.datasets.batches import gather, upload
+from comad.datasets.packing import Packing
+from comad.datasets.store import Dataset
+from comad.envs.navigation import Navigation
+from comad.types import Batch
+
+
+def batch_of(dataset: Dataset) -> tuple[Batch, np.ndarray]:
+    index = Packing.plan(dataset.starts, dataset.lengths, 8).index(0, 0, 3)
+    return jax.jit(gather, static_argnums=0)(dataset.spec, upload(dataset), index), np.asarray(index.moment)
+
+
+@pytest.mark.parametrize("env", [FULL_VIEW, SHORT_SIGHT], ids=["full view", "short sight"])
+def test_a_batch_says_what_the_dataset_says(tmp_path: Path, env: Navigation) -> None:
+    dataset = record(tmp_path / "data", env)
+    batch, moment = batch_of(dataset)
+    assert (np.asarray(batch.state.agents) == dataset.read("state.agents")[moment]).all()
+    assert (np.asarray(batch.state.target_present) == dataset.read("state.target_present")[moment]).all()
+    assert (np.asarray(batch.available) == dataset.read("available")[moment]).all()
+    assert (np.asarray(batch.actions) == dataset.read("actions")[moment]).all()
+    assert batch.tokens.own.shape[-1] == env.spec.own_size
+    if not env.spec.full_view:
+        assert (np.asarray(batch.tokens.targets) == dataset.read("tokens.targets")[moment]).all()
+        assert (np.asarray(batch.tokens.ally_seen) == dataset.read("tokens.ally_seen")[moment]).all()
+
+
+def test_rewards_and_ends_stand_with_the_steps_that_earned_them(tmp_path: Path) -> None:
+    batch, _ = batch_of(record(tmp_path / "data"))
+    step, terminated, reward = (np.asarray(part) for part in (batch.step, batch.terminated, batch.reward))
+    assert not reward[~step].any() and not terminated[~step].any()
+    # In CN every episode ends for good, and only its last step can earn anything.
+    assert terminated.sum() == np.asarray(batch.first).sum()
+    assert not reward[~terminated].any() and reward.any()
+
+
+def test_the_last_action_is_the_one_before_and_none_at_the_start(tmp_path: Path) -> None:
+    batch, _ = batch_of(record(tmp_path / "data"))
+    told, first, present = np.asarray(batch.tokens.own)[..., -5:], np.asarray(batch.first), np.asarray(batch.present)
+    assert not told[first].any()
+    rows, times = np.nonzero(present & ~first)
+    assert (told[rows, times].argmax(-1) == np.asarray(batch.actions)[rows, times - 1]).all()
+    assert (told[rows, times].sum(-1) == 1).all()

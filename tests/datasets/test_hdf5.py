@@ -1,0 +1,360 @@
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from odis import odis_arrays, odis_file
+from recorded import SHORT_SIGHT, record
+
+from comad.datasets.hdf5 import export_hdf5, import_hdf5
+from comad.datasets.layout import columns
+from comad.datasets.starcraft import starcraft_map
+from comad.datasets.store import Dataset, write
+from comad.envs import make
+from comad.envs.navigation import Navigation, NavigationWorld
+from comad.errors import UserError
+from comad.tokens import full_view
+from comad.types import Continuous, StateTokens
+
+Fields = dict[str, np.ndarray]
+
+
+def finish(lengths: list[int], limit: int, obs: np.ndarray, state: np.ndarray, actions: np.ndarray, available: np.ndarray) -> Fields:
+    """Everything a file says, padded: success and reward 1 for episodes that are shorter than they may be."""
+    steps = np.array(lengths)
+    filled = np.arange(limit + 1)[None] <= steps[:, None]
+    at_end = np.arange(limit + 1)[None] == steps[:, None] - 1
+    onehot = np.eye(available.shape[-1], dtype=np.float32)[actions]
+    fields = {
+        "obs": obs.astype(np.float32),
+        "state": state.astype(np.float32),
+        "avail_actions": (available | (onehot > 0)).astype(np.int32),
+        "actions": actions[..., None],
+        "actions_onehot": onehot,
+        "reward": (at_end & (steps < limit)[:, None])[..., None].astype(np.float32),
+        "terminated": at_end[..., None].astype(np.uint8),
+        "filled": filled[..., None].astype(np.int64),
+    }
+    return {name: array * filled.reshape(*filled.shape, *[1] * (array.ndim - 2)).astype(array.dtype) for name, array in fields.items()}
+
+
+def navigation_fields() -> Fields:
+    """Made-up play of CN-2."""
+    draw, lead = np.random.default_rng(0), (3, 51)
+    state = draw.integers(1, 7, (*lead, 8))
+    obs = np.stack([state, state[..., [2, 3, 0, 1, 4, 5, 6, 7]]], axis=2)
+    return finish([3, 50, 1], 50, obs, state, draw.integers(0, 5, (*lead, 2)), draw.random((*lead, 2, 5)) < 0.5)
+
+
+def starcraft_fields() -> Fields:
+    """Made-up play of 2s1z_vs_3z, seven steps at most: 8 features for each that is seen, 7 for agents and 6 for enemies in the state."""
+    draw, lead = np.random.default_rng(1), (4, 8)
+    enemies, allies = draw.random((*lead, 3, 3, 8)), draw.random((*lead, 3, 2, 8))
+    allies[..., 0] = 1.0
+    enemies *= draw.random((*lead, 3, 3, 1)) < 0.7
+    allies *= draw.random((*lead, 3, 2, 1)) < 0.7
+    flat = (*lead, 3, -1)
+    obs = np.concatenate([draw.random((*lead, 3, 4)), enemies.reshape(flat), allies.reshape(flat), draw.random((*lead, 3, 4))], -1)
+    team, foes = draw.random((*lead, 3, 7)) * (draw.random((*lead, 3, 1)) < 0.8), draw.random((*lead, 3, 6))
+    team[:, :, 0], foes[2, 4] = 1.0, 0.0
+    actions = draw.integers(0, 9, (*lead, 3))
+    before = np.eye(9)[np.roll(actions, 1, axis=1)]
+    before[:, 0] = 0.0
+    state = np.concatenate([part.reshape(*lead, -1) for part in (team, foes, before)], axis=-1)
+    return finish([7, 2, 4, 5], 7, obs, state, actions, draw.random((*lead, 3, 9)) < 0.5)
+
+
+MADE_UP = {"cn-2": navigation_fields, "2s1z_vs_3z": starcraft_fields}
+
+
+def save(path: Path, fields: Fields) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, array in fields.items():
+            file.create_dataset(name, data=array, compression="gzip")
+    return path
+
+
+def load(path: Path) -> Fields:
+    with h5py.File(path) as file:
+        return {name: np.asarray(array) for name, array in file.items()}
+
+
+def assert_same(one: Fields, other: Fields) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        assert (array.dtype, array.shape) == (other[name].dtype, other[name].shape), name
+        assert (array == other[name]).all(), name
+
+
+@pytest.mark.parametrize("task", MADE_UP)
+def test_a_made_up_file_comes_back_from_its_dataset(task: str, tmp_path: Path) -> None:
+    fields = MADE_UP[task]()
+    source = save(tmp_path / "part_0.h5", fields)
+    dataset = import_hdf5(source, task, "expert", tmp_path / "dataset")
+    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), fields)
+    assert "/" not in str(dataset.provenance) and len(dataset.provenance["files"][0]["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("task", "quality", "length", "total", "success"),
+    [("cn-2", "expert", 1.99, 1.0, 1.0), ("cn-4", "expert", 32.70, 0.447, 0.447), ("3m", "medium", 25.225, 14.00, 0.5415)],
+)
+def test_recorded_files_come_back_and_show_their_published_numbers(
+    task: str, quality: str, length: float, total: float, success: float, tmp_path: Path
+) -> None:
+    dataset = import_hdf5(odis_file(task, quality), task, quality, tmp_path / "dataset")
+    found = dataset.recorded
+    assert (found.episodes, found.success) == (2000, success)
+    assert found.length == pytest.approx(length, abs=0.005) and found.total == pytest.approx(total, abs=0.005)
+    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), odis_arrays(task, quality))
+
+
+def test_an_imported_moment_is_what_the_world_shows(tmp_path: Path) -> None:
+    fields, env = navigation_fields(), make("cn-2")
+    assert isinstance(env, Navigation)
+    dataset = import_hdf5(save(tmp_path / "cn.h5", fields), "cn-2", "expert", tmp_path / "dataset")
+    cells = jnp.asarray(fields["state"][fields["filled"][..., 0] == 1].reshape(-1, 4, 2).astype(np.int32) - 1)
+    worlds = jax.vmap(lambda cell: NavigationWorld(cell[:2], cell[2:], jnp.int32(0)))(cells)
+    shown = jax.vmap(lambda world: env.show(world, jnp.array(False)))(worlds)
+    names = [field.name for field in dataclasses.fields(StateTokens)]
+    state = StateTokens(*(jnp.asarray(dataset.read(f"state.{name}")) for name in names))
+    assert dataset.spec == env.spec
+    for ours, theirs in zip(jax.tree.leaves((state, full_view(state))), jax.tree.leaves((shown.state, shown.tokens)), strict=True):
+        assert (np.asarray(ours) == np.asarray(theirs)).all()
+
+
+def test_starcraft_vectors_are_cut_into_the_right_blocks(tmp_path: Path) -> None:
+    fields = starcraft_fields()
+    dataset = import_hdf5(save(tmp_path / "sz.h5", fields), "2s1z_vs_3z", "medium", tmp_path / "dataset")
+    filled = fields["filled"][..., 0] == 1
+    obs, state, read = fields["obs"][filled], fields["state"][filled], dataset.read
+    assert (read("tokens.own")[..., :4] == obs[..., :4]).all() and (read("tokens.own")[..., 4:] == obs[..., -4:]).all()
+    assert (read("tokens.targets")[:, 1, 2] == obs[:, 1, 20:28]).all() and (read("tokens.allies")[:, 1, 1] == obs[:, 1, 36:44]).all()
+    assert (read("tokens.ally_seen")[:, 2, 0] == obs[:, 2, 28]).all()
+    assert (read("tokens.target_seen")[:, 0, 0] == (obs[:, 0, 4:12] > 0).any(-1)).all()
+    assert (read("state.agents")[:, 1] == state[:, 7:14]).all() and (read("state.targets")[:, 0] == state[:, 21:27]).all()
+    assert (read("state.agent_present")[:, 1] == (state[:, 7] > 0)).all()
+    assert read("episode.success").tolist() == [False, False, True, False] and read("episode.terminated").all()
+
+
+def test_map_names_tell_the_features() -> None:
+    marines, mixed = starcraft_map("5m_vs_6m", 70).spec, starcraft_map("starcraft-2s3z", 120).spec
+    assert [feature.name for feature in marines.state_agent] == ["health", "cooldown", "x", "y"]
+    assert (marines.num_agents, marines.num_targets, marines.num_actions, marines.limit) == (5, 6, 12, 70)
+    # SMAC itself counts agents' types from the stalker and enemies' types from the zealot.
+    assert [feature.name for feature in mixed.ally[-3:]] == ["shield", "stalker", "zealot"]
+    assert [feature.name for feature in mixed.target[-3:]] == ["shield", "zealot", "stalker"]
+    assert marines.env == "starcraft-5m_vs_6m" and '"limit": 70' in marines.rules
+
+
+@pytest.mark.parametrize(
+    ("task", "message"), [("2q", "2q stands for no unit"), ("1m1s", "marines"), ("lbf-x", "no recorded layout"), ("cn-99", "cn")]
+)
+def test_unknown_tasks_are_refused(task: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        import_hdf5(save(tmp_path / "x.h5", navigation_fields()), task, "expert", tmp_path / "dataset")
+
+
+def test_parts_are_read_in_numeric_order(tmp_path: Path) -> None:
+    fields = navigation_fields()
+    for number, episodes in ((10, slice(1, 3)), (9, slice(0, 1))):
+        save(tmp_path / f"part_{number}.h5", {name: array[episodes] for name, array in fields.items()})
+    dataset = import_hdf5(tmp_path, "cn-2", "expert", tmp_path / "dataset")
+    assert [file["name"] for file in dataset.provenance["files"]] == ["part_9.h5", "part_10.h5"]
+    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), fields)
+    save(tmp_path / "part_11.h5", {name: array[:, :40] for name, array in fields.items()})
+    with pytest.raises(UserError, match="filled has 40 moments where cn-2 has 51"):
+        import_hdf5(tmp_path, "cn-2", "expert", tmp_path / "other")
+    with pytest.raises(UserError, match=r"part_0\.h5"):
+        import_hdf5(tmp_path / "dataset", "cn-2", "expert", tmp_path / "other")
+
+
+def test_other_number_types_of_the_same_kind_are_read(tmp_path: Path) -> None:
+    fields = navigation_fields()
+    other = {"obs": np.float64, "actions": np.uint8, "filled": np.bool_, "terminated": np.int64}
+    source = save(tmp_path / "x.h5", {name: array.astype(other.get(name, array.dtype)) for name, array in fields.items()})
+    dataset = import_hdf5(source, "cn-2", "expert", tmp_path / "dataset")
+    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), fields)
+
+
+def put(field: str, place: Any, value: Any) -> Callable[[Fields], None]:
+    return lambda fields: fields[field].__setitem__(place, value)
+
+
+def swap(field: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Fields], None]:
+    return lambda fields: fields.__setitem__(field, change(fields[field]))
+
+
+WRONG_VALUES = [
+    ("cn-2", lambda fields: fields.pop("filled"), "has no field 'filled'"),
+    ("cn-2", swap("obs", lambda obs: obs[..., :7]), "obs has 7 features where cn-2 has 8"),
+    ("cn-2", swap("obs", lambda obs: obs[:2]), "obs has 2 episodes where filled has 3"),
+    ("cn-2", swap("state", lambda state: state[:, 0]), r"state has shape \(3, 8\)"),
+    ("cn-2", swap("actions", lambda actions: actions.astype(np.float32)), "actions holds float32 where int64"),
+    ("cn-2", swap("reward", lambda reward: reward.astype(">f4")), "reward holds >f4 where float32"),
+    ("cn-2", swap("obs", lambda obs: obs.astype("S4")), r"obs holds \|S4 where float32"),
+    ("cn-2", lambda fields: fields.update({name: array[:0] for name, array in fields.items()}), "filled has 0 episodes"),
+    ("cn-2", put("obs", (1, 20, 1, 3), np.nan), r"obs\[1, 20, 1, 3\] is nan, not a finite"),
+    ("cn-2", put("state", (0, 3, 5), -np.inf), r"state\[0, 3, 5\] is -inf"),
+    ("cn-2", put("reward", (1, 49, 0), np.inf), r"reward\[1, 49, 0\] is inf"),
+    ("cn-2", put("avail_actions", (1, 2, 0, 0), 2), r"avail_actions\[1, 2, 0, 0\] is 2, neither 0 nor 1"),
+    ("cn-2", put("actions", (0, 1, 1), 5), r"actions\[0, 1, 1, 0\] is 5, but cn-2 has actions 0 to 4"),
+    ("cn-2", put("avail_actions", (2, 1), 0), r"actions\[2, 1, 0, 0\] is \d, which avail_actions says is not"),
+    ("cn-2", put("actions_onehot", (2, 1, 1), 0), r"actions_onehot\[2, 1, 1, \d\] is 0.0, which the rest of the file contradicts"),
+    ("cn-2", put("filled", (0, 2), 0), r"filled\[0, 3, 0\] is 1"),
+    ("cn-2", put("filled", (2, slice(1, None)), 0), r"filled\[2, 1, 0\] is 0"),
+    ("cn-2", put("terminated", (1, 30), 1), r"terminated\[1, 30, 0\] is 1, but only an episode's last step"),
+    ("cn-2", put("terminated", (0, 2), 0), r"terminated\[0, 2, 0\] is 0, but the episode stops"),
+    ("cn-2", put("reward", (0, 3), 1), r"reward\[0, 3, 0\] is 1.0, but nothing is done"),
+    ("cn-2", put("state", (1, 2, 3), 1.5), r"state\[1, 2, 3\] is 1.5, not a whole number from 1 to 6"),
+    ("cn-2", put("state", (1, 2, 3), 7), r"state\[1, 2, 3\] is 7.0, not a whole number from 1 to 6"),
+    ("cn-2", put("obs", (1, 2, 0, slice(4, 8)), [[1, 1, 1, 1]]), r"obs\[1, 2, 0, \d\] is 1.0, which the rest of the file contradicts"),
+    ("2s1z_vs_3z", put("state", (1, 2, slice(39, 48)), 1), r"state\[1, 2, \d+\] is 1.0, which the rest of the file contradicts"),
+    ("2s1z_vs_3z", put("state", (2, 4, 22), 0.5), r"state\[2, 4, 22\] is 0.5, which the rest of the file contradicts"),
+    ("2s1z_vs_3z", put("obs", (0, 0, 0, 28), 0), r"obs\[0, 0, 0, 29\] is 0.\d+, which the rest of the file contradicts"),
+    ("3m", lambda fields: None, "obs has 2 agents where 3m has 3"),
+]
+
+
+def assert_refused(source: Path, task: str, message: str) -> None:
+    before = sorted(source.parent.iterdir())
+    with pytest.raises(UserError, match=message) as caught:
+        import_hdf5(source, task, "expert", source.parent / "dataset")
+    assert str(source) in str(caught.value) and sorted(source.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize(("task", "spoil", "message"), WRONG_VALUES, ids=[message for _, _, message in WRONG_VALUES])
+def test_a_file_with_wrong_values_is_refused(task: str, spoil: Callable[[Fields], Any], message: str, tmp_path: Path) -> None:
+    fields = MADE_UP.get(task, navigation_fields)()
+    spoil(fields)
+    assert_refused(save(tmp_path / "x.h5", fields), task, message)
+
+
+def test_a_time_limit_may_be_marked_as_no_end(tmp_path: Path) -> None:
+    fields = navigation_fields()
+    fields["terminated"][1, 49] = 0
+    dataset = import_hdf5(save(tmp_path / "x.h5", fields), "cn-2", "expert", tmp_path / "dataset")
+    assert dataset.read("episode.terminated").tolist() == [True, False, True]
+
+
+def link_outside(file: h5py.File) -> None:
+    file["obs"] = h5py.ExternalLink("/etc/hostname", "obs")
+
+
+def link_inside(file: h5py.File) -> None:
+    file["obs"] = h5py.SoftLink("/state")
+
+
+def raw_outside(file: h5py.File) -> None:
+    file.create_dataset("obs", (3, 51, 2, 8), "float32", external=[("/etc/hostname", 0, h5py.h5f.UNLIMITED)])
+
+
+def virtual(file: h5py.File) -> None:
+    file.create_virtual_dataset("obs", h5py.VirtualLayout((3, 51, 2, 8), "float32"))
+
+
+def absurd(file: h5py.File) -> None:
+    file.create_dataset("obs", (10**12, 51, 2, 8), "float32", chunks=(1, 51, 2, 8))
+
+
+def unwritten(file: h5py.File) -> None:
+    file.create_dataset("obs", (10**5, 51, 2, 8), "float32")
+
+
+def half_written(file: h5py.File) -> None:
+    file.create_dataset("obs", (3, 51, 2, 8), "float32", chunks=(1, 51, 2, 8))[:2] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("replace", "message"),
+    [
+        (link_outside, "obs is a link"),
+        (link_inside, "obs is a link"),
+        (lambda file: file.create_group("obs"), "obs is not an array in this file"),
+        (raw_outside, "obs is not an array in this file"),
+        (virtual, "obs is not an array in this file"),
+        (absurd, "obs claims 816000000000000 numbers"),
+        (unwritten, "obs claims 81600000 numbers"),
+        (half_written, "cannot be read as HDF5"),
+    ],
+)
+def test_a_field_that_is_no_array_in_the_file_is_refused(replace: Callable[[h5py.File], Any], message: str, tmp_path: Path) -> None:
+    source = save(tmp_path / "x.h5", navigation_fields())
+    with h5py.File(source, "a") as file:
+        del file["obs"]
+        replace(file)
+    assert_refused(source, "cn-2", message)
+
+
+def test_what_is_not_hdf5_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.h5").write_text("not HDF5 at all")
+    assert_refused(tmp_path / "text.h5", "cn-2", "cannot be read as HDF5")
+    assert_refused(tmp_path / "absent.h5", "cn-2", "is no file and no folder")
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
+def test_a_damaged_file_is_refused_or_says_the_same(place: float, flip: int, tmp_path: Path) -> None:
+    task = "2s1z_vs_3z"
+    whole = tmp_path / "whole.h5"
+    if not whole.exists():
+        import_hdf5(save(whole, starcraft_fields()), task, "expert", tmp_path / "whole")
+    data = bytearray(whole.read_bytes())
+    cut = int(place * len(data))
+    data[cut] ^= flip
+    # Flipping nothing stands for cutting off.
+    (tmp_path / "damaged.h5").write_bytes(data if flip else data[:cut])
+    try:
+        dataset = import_hdf5(tmp_path / "damaged.h5", task, "expert", tmp_path / "damaged")
+    except UserError as error:
+        assert "damaged.h5" in str(error)
+    else:
+        assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), starcraft_fields())
+
+
+def made_up_dataset(path: Path, env: str) -> Dataset:
+    """One step of a world, with numbers that mean nothing."""
+    spec, draw = make(env).spec, np.random.default_rng(2)
+    values: Fields = {column.name: np.ones((2, *column.shape), bool) for column in columns(spec) if column.kind == "bits"}
+    for column in columns(spec):
+        if column.kind == "features":
+            scales = [feature.scale for feature in column.features]
+            values[column.name] = draw.integers(1, 4, (2, *column.shape)).astype(np.float32) * np.array(scales, np.float32)
+    values |= {"actions": np.zeros((2, spec.num_agents), int), "reward": np.zeros(2), "episode.start": np.zeros(1, int)}
+    values |= {"episode.length": np.ones(1, int), "episode.success": np.zeros(1, bool), "episode.terminated": np.ones(1, bool)}
+    return write(path, spec, "random", values, {})
+
+
+def test_other_worlds_are_exported_as_own_allies_targets(tmp_path: Path) -> None:
+    dataset = made_up_dataset(tmp_path / "dataset", "lbf-8x8-3p-2f")
+    fields = load(export_hdf5(dataset, tmp_path / "deep" / "lbf.h5"))
+    agents, foods = np.asarray(dataset.arrays["state.agents"]), np.asarray(dataset.arrays["state.targets"])
+    assert fields["obs"].shape == (1, 51, 3, 15)
+    assert (fields["obs"][0, :2, 1].reshape(2, 5, 3) == np.concatenate([agents[:, [1, 0, 2]], foods], axis=1)).all()
+    assert (fields["state"][0, :2].reshape(2, 5, 3) == np.concatenate([agents, foods], axis=1)).all()
+    assert not fields["obs"][0, 2:].any()
+
+
+def test_short_sight_survives_the_way_there_and_back(tmp_path: Path) -> None:
+    dataset = record(tmp_path / "recorded", SHORT_SIGHT)
+    again = import_hdf5(export_hdf5(dataset, tmp_path / "x.h5"), SHORT_SIGHT.name, "random", tmp_path / "imported")
+    assert again.spec == dataset.spec and again.content == dataset.content
+
+
+def test_continuous_actions_and_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    dataset = import_hdf5(save(tmp_path / "x.h5", navigation_fields()), "cn-2", "expert", tmp_path / "dataset")
+    continuous = dataclasses.replace(dataset, spec=dataclasses.replace(dataset.spec, actions=Continuous(("x", "y"))))
+    with pytest.raises(UserError, match="continuous"):
+        export_hdf5(continuous, tmp_path / "never.h5")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'dataset'}: could not be written")):
+        export_hdf5(dataset, tmp_path / "dataset")
+    assert sorted(tmp_path.iterdir()) == before
