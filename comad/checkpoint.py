@@ -60,7 +60,7 @@ def _as_array(leaf: Any) -> Any:
 
 
 def _as_numpy(leaf: Any) -> np.ndarray:
-    return np.ascontiguousarray(np.asarray(_as_array(leaf)))
+    return np.asarray(_as_array(leaf), order="C")
 
 
 def _like(values: np.ndarray, leaf: Any) -> Any:

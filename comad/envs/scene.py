@@ -6,7 +6,6 @@ from typing import Literal
 Color = tuple[int, int, int]
 
 PAPER: Color = (250, 249, 245)
-LINE: Color = (222, 219, 210)
 INK: Color = (46, 52, 64)
 AGENT: Color = (42, 111, 187)
 GOAL: Color = (214, 137, 16)

@@ -1,6 +1,6 @@
 """The utility network of an expert team: one set of weights for all agents, on tokens, with or without memory."""
 
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,7 +32,7 @@ class Agent(eqx.Module):
     num_pools: int = eqx.field(static=True)
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, width: int, num_pools: int, recurrent: bool) -> Self:
+    def create(cls, draws: Draws, spec: Spec, width: int, num_pools: int, recurrent: bool) -> "Agent":
         """Fresh weights for a world's tokens."""
         if not isinstance(spec.actions, Discrete):
             raise TypeError(f"{spec.env} has continuous actions; utilities need discrete ones")
@@ -68,7 +68,7 @@ class Agent(eqx.Module):
             utilities = jnp.concatenate([utilities, self.aimed(pairs)[..., 0]], axis=-1)
         return utilities, memory
 
-    def see(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"]]:
+    def see(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target view"]]:
         """Each agent's summary of what it sees, and its view of each target."""
         own = jax.nn.relu(self.own(tokens.own))
         allies = _beside_own(self.ally, tokens.allies, tokens.own)

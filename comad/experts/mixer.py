@@ -1,7 +1,5 @@
 """QMIX's mixing network: a team value that never falls when one agent's utility rises."""
 
-from typing import Self
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,7 +19,7 @@ class Mixer(eqx.Module):
     width: int = eqx.field(static=True)
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, width: int = 32, hidden: int = 64) -> Self:
+    def create(cls, draws: Draws, spec: Spec, width: int = 32, hidden: int = 64) -> "Mixer":
         """Fresh weights for a world's state."""
         inputs = spec.num_agents * (1 + len(spec.state_agent)) + spec.num_targets * (1 + len(spec.state_target)) + len(spec.context)
         return cls(

@@ -10,7 +10,7 @@ Rashid et al., "QMIX: Monotonic Value Function Factorisation for Deep Multi-Agen
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -92,7 +92,7 @@ class Networks(eqx.Module):
     mixer: Mixer
 
     @classmethod
-    def create(cls, draws: Draws, settings: Qmix, spec: Spec) -> Self:
+    def create(cls, draws: Draws, settings: Qmix, spec: Spec) -> "Networks":
         """Fresh weights."""
         agent = Agent.create(draws, spec, settings.width, settings.num_pools, settings.recurrent)
         return cls(agent, Mixer.create(draws, spec))

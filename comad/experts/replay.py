@@ -1,6 +1,6 @@
 """A ring of recent experience: parallel lanes of time from which windows are drawn."""
 
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ class Replay(eqx.Module):
     count: Int[Array, ""]
 
     @classmethod
-    def create(cls, example: PyTree[Any], lanes: int, capacity: int) -> Self:
+    def create(cls, example: PyTree[Any], lanes: int, capacity: int) -> "Replay":
         """Room for ``capacity`` moments per lane, shaped like the example [lane, ...] of one moment."""
         entries = jax.tree.map(lambda leaf: jnp.zeros((lanes, capacity, *leaf.shape[1:]), leaf.dtype), example)
         return cls(entries, jnp.int32(0), jnp.int32(0))
@@ -28,7 +28,7 @@ class Replay(eqx.Module):
         """Moments per lane."""
         return jax.tree.leaves(self.entries)[0].shape[1]
 
-    def add(self, block: PyTree[Array]) -> Self:
+    def add(self, block: PyTree[Array]) -> "Replay":
         """Write a block [lane, time, ...] whose length divides the capacity."""
         length = jax.tree.leaves(block)[0].shape[1]
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -45,7 +45,7 @@ class Linear(eqx.Module):
     bias: Float[Array, " outputs"]
 
     @classmethod
-    def create(cls, draws: Draws, inputs: int, outputs: int) -> Self:
+    def create(cls, draws: Draws, inputs: int, outputs: int) -> "Linear":
         """Uniform within one over the square root of the number of inputs."""
         bound = max(inputs, 1) ** -0.5
         return cls(bound * draws(inputs, outputs), bound * draws(outputs))
@@ -63,7 +63,7 @@ class LayerNorm(eqx.Module):
     shift: Float[Array, " size"]
 
     @classmethod
-    def create(cls, size: int) -> Self:
+    def create(cls, size: int) -> "LayerNorm":
         """The plain normalization."""
         return cls(jnp.ones(size), jnp.zeros(size))
 
@@ -81,7 +81,7 @@ class Mlp(eqx.Module):
     layers: tuple[Linear, ...]
 
     @classmethod
-    def create(cls, draws: Draws, sizes: Sequence[int]) -> Self:
+    def create(cls, draws: Draws, sizes: Sequence[int]) -> "Mlp":
         """One layer per pair of neighboring sizes."""
         return cls(tuple(Linear.create(draws, *pair) for pair in itertools.pairwise(sizes)))
 
@@ -99,7 +99,7 @@ class Gru(eqx.Module):
     hidden: Linear
 
     @classmethod
-    def create(cls, draws: Draws, inputs: int, size: int) -> Self:
+    def create(cls, draws: Draws, inputs: int, size: int) -> "Gru":
         """Reset, update and candidate gates side by side."""
         return cls(Linear.create(draws, inputs, 3 * size), Linear.create(draws, size, 3 * size))
 

@@ -1,0 +1,71 @@
+"""The command line: one verb per file, each a frozen dataclass whose fields are its options. The only place that prints."""
+
+import sys
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import tyro
+
+from comad import __version__
+from comad.cache import enable_compile_cache
+from comad.cli.bench import Bench
+from comad.cli.collect import Collect
+from comad.cli.data import Data
+from comad.cli.doctor import Doctor
+from comad.cli.evaluate import Evaluate
+from comad.cli.experts import Experts
+from comad.cli.listing import List
+from comad.cli.play import Play
+from comad.errors import UserError
+
+
+@runtime_checkable
+class Verb(Protocol):
+    """Something the command line can do."""
+
+    def run(self) -> None:
+        """Do it, and print what a person wants to know."""
+        ...
+
+
+VERBS: dict[str, Callable[..., Verb]] = {
+    "list": List,
+    "collect": Collect,
+    "data": Data,
+    "experts": Experts,
+    "play": Play,
+    "evaluate": Evaluate,
+    "bench": Bench,
+    "doctor": Doctor,
+}
+DESCRIPTION = """Teams that learn one task after another from recorded data.
+
+'comad VERB --help' explains a verb, 'comad --version' tells the version."""
+WRONG_INPUT, INTERRUPTED = 2, 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run ``comad`` with these arguments, by default those of the process, and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        if arguments == ["--version"]:
+            print(f"comad {__version__}")
+            return 0
+        verb = parse(arguments)
+        enable_compile_cache()
+        verb.run()
+    except UserError as error:
+        print("comad:", " ".join(str(error).split()), file=sys.stderr)
+        return WRONG_INPUT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as stop:  # from tyro: 0 after showing help, 2 after saying what it could not parse
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
+
+
+def parse(arguments: list[str]) -> Verb:
+    """The verb with its options; exits with an explanation if there is no such verb or option."""
+    return tyro.extras.subcommand_cli_from_dict(
+        VERBS, prog="comad", description=DESCRIPTION, args=arguments, config=(tyro.conf.FlagCreatePairsOff,)
+    )

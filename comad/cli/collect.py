@@ -1,0 +1,96 @@
+"""`comad collect`: make the datasets of whole streams on this machine, from the shipped players."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from comad import envs
+from comad.cli.data import show_datasets
+from comad.cli.experts import playable
+from comad.cli.tasks import choose
+from comad.cli.terminal import check_positive, check_seed, progress
+from comad.datasets import library as datasets
+from comad.datasets.collect import collect
+from comad.datasets.store import Dataset, check, open_dataset
+from comad.envs.base import Env
+from comad.errors import UserError
+from comad.experts import library as experts
+from comad.experts.library import QUALITIES, Card, Quality
+from comad.types import Task
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Record a dataset for every task of the streams; those already there are checked and kept."""
+
+    streams: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Streams, such as: cn lbf."""
+    tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", aliases=("--task",))] = None
+    """Tasks or worlds of your own, instead of streams."""
+    quality: tuple[Quality, ...] = QUALITIES
+    """How good the recorded teams are."""
+    episodes: int = 2000
+    """Episodes per dataset."""
+    seed: int = 0
+    """Decides where the episodes start and what happens in them."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where datasets go; by default $COMAD_DATA, or data here."""
+    weights: Path = experts.SHIPPED
+    """The players' weights; by default those that come with the package."""
+
+    def run(self) -> None:
+        """Collect what is missing, then show all."""
+        check_seed(self.seed)
+        check_positive("--episodes", self.episodes)
+        wanted = self.wanted()
+        with progress() as bar:
+            bar_task = bar.add_task("recording", total=self.episodes * len(wanted))
+            paths = []
+            for number, (task, quality) in enumerate(wanted):
+                done = number * self.episodes
+                bar.update(bar_task, description=f"recording {task.name} {quality}", completed=done)
+                for count in self.record(task, quality):
+                    bar.update(bar_task, completed=done + count)
+                paths.append(datasets.place(envs.make(task.env).spec.env, quality, self.data))
+        show_datasets([open_dataset(path) for path in paths])
+
+    def wanted(self) -> list[tuple[Task, Quality]]:
+        """Every task once with every quality, in order."""
+        if not self.streams and self.tasks is None:
+            raise UserError("nothing to collect: give streams, such as cn lbf, or worlds with --tasks")
+        chosen = [choose(stream, None) for stream in self.streams] + ([choose(None, self.tasks)] if self.tasks is not None else [])
+        tasks = dict.fromkeys(task for stream in chosen for task in stream.tasks)
+        return [(task, quality) for task in tasks for quality in dict.fromkeys(self.quality)]
+
+    def record(self, task: Task, quality: Quality) -> Any:
+        """Record one dataset, unless it is there and holds."""
+        env = playable(task.env)
+        player, card = experts.get(env, quality, self.weights)
+        path = datasets.place(env.spec.env, quality, self.data)
+        origin = provenance(card)
+        if self.holds(path, env, origin):
+            yield self.episodes
+            return
+        yield from collect(path, env, player, quality, self.episodes, self.seed, origin)
+
+    def holds(self, path: Path, env: Env[Any], origin: dict[str, Any]) -> bool:
+        """Whether the dataset is there, was recorded in just this way, and is undamaged."""
+        if not (path / "manifest.json").exists():
+            return False
+        try:
+            dataset = open_dataset(path)
+        except UserError:
+            return False
+        return same_origin(dataset, env, {**origin, "seed": self.seed}, self.episodes) and check(dataset) == []
+
+
+def provenance(card: Card) -> dict[str, Any]:
+    """Who recorded a dataset."""
+    return {"kind": "collected", "player": card.algorithm, "weights": card.sha256, "trained": card.command}
+
+
+def same_origin(dataset: Dataset, env: Env[Any], origin: dict[str, Any], episodes: int) -> bool:
+    """Whether recording again would give the same content."""
+    return dataset.spec == env.spec and dict(dataset.provenance) == origin and dataset.recorded.episodes == episodes

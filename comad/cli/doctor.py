@@ -1,0 +1,111 @@
+"""`comad doctor`: what this machine has, and the one line that gets what it lacks."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from comad import __version__
+from comad.cache import cache_folder, compile_folder
+from comad.cli.terminal import show_json, show_table
+
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy")
+SIMULATORS = {
+    "mujoco": ("mujoco", "pip install 'comad[ant]'"),
+    "jaxmarl": ("jaxmarl", "pip install 'comad[battle]'"),
+    "ray": ("ray", "pip install 'comad[ray]'"),
+    "lbforaging": ("lbforaging", "pip install 'comad[dev]'"),
+    "smac": ("smac.env.starcraft2", "pip install git+https://github.com/oxwhirl/smac.git"),
+    "smacv2": ("smacv2.env.starcraft2", "pip install git+https://github.com/oxwhirl/smacv2.git"),
+}
+"""The module that proves each optional package is there, and the line that gets it."""
+STARCRAFT = "install StarCraft II and set SC2PATH to its folder"
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Show versions, devices, and which optional simulators are there."""
+
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> None:
+        """Look, and print."""
+        found = examine()
+        if self.json:
+            show_json(found)
+            return
+        show_table("This machine", ("what", "found"), describe_machine(found))
+        optional = [(name, *(("yes", "") if state["found"] else ("no", state["get"]))) for name, state in found["optional"].items()]
+        show_table("Optional", ("what", "found", "how to get it"), optional)
+
+
+def examine() -> dict[str, Any]:
+    """Everything the doctor knows, as plain JSON values."""
+    optional = {name: {"found": installed(module), "get": line} for name, (module, line) in SIMULATORS.items()}
+    optional["StarCraft II"] = {"found": starcraft_folder().is_dir(), "get": STARCRAFT}
+    return {
+        "versions": {
+            "comad": __version__,
+            "python": platform.python_version(),
+            **{package: importlib.metadata.version(package) for package in PACKAGES},
+        },
+        "devices": [str(device) for device in jax.devices()],
+        "cores": usable_cores(),
+        "memory_gib": memory_gib(),
+        "cache": {"folder": str(cache_folder()), "used": compile_folder() is not None},
+        "optional": optional,
+    }
+
+
+def installed(module: str) -> bool:
+    """Whether a module is there, without running any of it: the package index has another ``smac``, which need not even import."""
+    package, *parts = module.split(".")
+    spec = importlib.util.find_spec(package)
+    name = package
+    for part in parts:
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec is not None
+
+
+def starcraft_folder() -> Path:
+    """Where the game is looked for: ``$SC2PATH``, else the place its Python packages assume."""
+    given = os.environ.get("SC2PATH")
+    return Path(given) if given else Path(os.path.expanduser("~/StarCraftII"))
+
+
+def usable_cores() -> int:
+    """Cores this process may run on, which a container or batch system can make fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_gib() -> float | None:
+    """Main memory of the machine, where the system tells."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def describe_machine(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was found, in words."""
+    memory, cache = found["memory_gib"], found["cache"]
+    unused = " (not used: it cannot be made, or others may write to it)"
+    return [
+        *found["versions"].items(),
+        ("devices", ", ".join(found["devices"])),
+        ("cores", str(found["cores"])),
+        ("memory", "unknown" if memory is None else f"{memory} GiB"),
+        ("cache", cache["folder"] + ("" if cache["used"] else unused)),
+    ]

@@ -1,0 +1,114 @@
+"""`comad evaluate`: how well a team does on every task of a stream."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+
+from comad import envs
+from comad.cli.tasks import choose
+from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_table
+from comad.envs.base import Env, HostEnv
+from comad.envs.rollout import RandomPlayer, episode_keys, rollout
+from comad.errors import UserError
+from comad.types import Stream, Task
+
+EPISODES_AT_ONCE = 1024
+"""More are played in several rounds, so that memory does not grow with their number."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play every task of a stream and show the scores."""
+
+    random: bool = False
+    """Let teams play that act at random."""
+    stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """A stream; 'comad list' shows them."""
+    tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Tasks or worlds in an order of your own, instead of the stream's, such as: cn-3 cn-5 lbf-bottom."""
+    seed: int = 0
+    """Decides where the episodes start and what happens in them."""
+    episodes: int = 32
+    """Episodes per task."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> None:
+        """Play, and print one row per task."""
+        if not self.random:
+            raise UserError("so far only teams that act at random can be evaluated: add --random")
+        check_seed(self.seed)
+        check_positive("--episodes", self.episodes)
+        stream = choose(self.stream, self.tasks)
+        worlds = [envs.make(task.env) for task in stream.tasks]
+        with progress() as bar:
+            playing = bar.add_task("playing", total=self.episodes * len(worlds))
+            scores = [
+                play(task, env, self, stream.metric, lambda count: bar.advance(playing, count))
+                for task, env in zip(stream.tasks, worlds, strict=True)
+            ]
+        if self.json:
+            show_json(as_json(self, stream, scores))
+        else:
+            show(stream, scores)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a team did on one task."""
+
+    task: str
+    world: str
+    mean_return: float
+    success_rate: float
+    mean_length: float
+    score: float
+    """What the stream's metric says, times 100."""
+
+
+def play(task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, metric: str, advance: Callable[[int], None]) -> Score:
+    """Play all episodes of one task, telling after each round how many they were."""
+    key, at_once = jax.random.key(settings.seed), min(EPISODES_AT_ONCE, settings.episodes)
+    outcomes = []
+    for first in range(0, settings.episodes, at_once):
+        # The last round is as large as the others, because another size would be compiled again; what is too much is cut off below.
+        outcomes.append(rollout(env, RandomPlayer(env.spec), episode_keys(key, first, at_once))[0])
+        advance(min(at_once, settings.episodes - first))
+    whole = jax.tree.map(lambda *parts: np.concatenate(parts)[: settings.episodes].astype(float).mean().item(), *outcomes)
+    score = 100 * {"return": whole.total, "success": whole.success}[metric]
+    return Score(task.name, env.spec.env, whole.total, whole.success, whole.length, score)
+
+
+def as_json(settings: Evaluate, stream: Stream, scores: list[Score]) -> dict[str, Any]:
+    """The scores with what it takes to get them again."""
+    return {
+        "stream": stream.name,
+        "metric": stream.metric,
+        "seed": settings.seed,
+        "episodes": settings.episodes,
+        "tasks": [dataclasses.asdict(score) for score in scores],
+        "mean_score": float(np.mean([score.score for score in scores])),
+    }
+
+
+def show(stream: Stream, scores: list[Score]) -> None:
+    """A table for people, the mean of all tasks below it."""
+    rows = [
+        (
+            score.task,
+            score.world,
+            f"{score.mean_return:.3f}",
+            f"{score.success_rate:.3f}",
+            f"{score.mean_length:.1f}",
+            f"{score.score:.1f}",
+        )
+        for score in scores
+    ]
+    mean = np.mean([score.score for score in scores])
+    columns = ("task", "world", "mean return", "success rate", "mean length", f"score (100 x {stream.metric})")
+    show_table(f"Random teams on {stream.name}", columns, [*rows, ("mean", "", "", "", "", f"{mean:.1f}")])

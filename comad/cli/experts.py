@@ -1,0 +1,150 @@
+"""`comad experts`: train the players that record data, and show those that come with the package."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from comad import envs
+from comad.cli.tasks import choose
+from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
+from comad.envs.base import Env, HostEnv
+from comad.errors import UserError
+from comad.experts import library, training
+from comad.experts.library import Card
+from comad.experts.recipes import Recipe, recipe
+from comad.types import Task, settings
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an expert and a medium team for every task of a stream; started again, it goes on from where it was."""
+
+    stream: tyro.conf.Positional[str | None] = None
+    """A stream; 'comad list' shows them."""
+    tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", aliases=("--task",))] = None
+    """Only these tasks, or worlds of your own."""
+    steps: int | None = None
+    """Environment steps per task, instead of the recipe's."""
+    seed: int = 0
+    """Decides everything that chance has a part in."""
+    folder: Path = Path("out/experts")
+    """Where trainings keep their state, curve and teams."""
+    weights: Path = Path("out/experts/weights")
+    """Where the chosen teams go; 'comad collect --weights' plays them."""
+
+    def run(self) -> None:
+        """Train task by task, then show the teams that were chosen."""
+        check_seed(self.seed)
+        if self.steps is not None:
+            check_positive("--steps", self.steps)
+        cards = [card for task in choose(self.stream, self.tasks).tasks for card in self.train(task)]
+        show_cards("Trained", cards)
+
+    def train(self, task: Task) -> list[Card]:
+        """Train one task's team and put the chosen ones into the folder of weights."""
+        env = playable(task.env)
+        recipe = self.recipe(env.spec.env)
+        folder = self.folder / f"{env.spec.env}-seed{self.seed}"
+        start = self.start(env, recipe)
+        with progress() as bar:
+            bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
+            for now in training.train(env, recipe.trainer, self.seed, folder, start=start):
+                bar.update(
+                    bar_task, completed=now.steps, description=f"training {task.name}  return {now.total:.2f}  length {now.length:.1f}"
+                )
+        return [self.put(env, recipe, quality, chosen) for quality, chosen in training.choose_teams(env, recipe.trainer, folder).items()]
+
+    def recipe(self, env: str) -> Recipe:
+        """The world's recipe, with the user's number of steps."""
+        found = recipe(env)
+        if self.steps is None:
+            return found
+        trainer = type(found.trainer)(**{**settings(found.trainer), "steps": self.steps})
+        return Recipe(trainer, found.start)
+
+    def start(self, env: Env[Any], recipe: Recipe) -> Any:
+        """The smaller team's expert to begin from: one trained here if there is, else the shipped one."""
+        if not recipe.start:
+            return None
+        smaller = playable(recipe.start)
+        folder = self.weights if (self.weights / recipe.start / "expert.safetensors").exists() else library.SHIPPED
+        return library.get(smaller, "expert", folder)[0].agent
+
+    def put(self, env: Env[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
+        """Write one team's weights and card."""
+        agent, reached, outcome = chosen
+        steps = "" if self.steps is None else f" --steps {self.steps}"
+        card = Card(
+            env=env.spec.env,
+            rules=env.spec.rules,
+            quality=quality,
+            algorithm="qmix",
+            trainer=settings(recipe.trainer),
+            start=recipe.start,
+            seed=self.seed,
+            steps=reached.steps,
+            minutes=round(reached.seconds / 60, 1),
+            episodes=len(outcome.total),
+            total=float(outcome.total.mean()),
+            success=float(outcome.success.mean()),
+            length=float(outcome.length.mean()),
+            command=f"comad experts train --tasks {env.spec.env} --seed {self.seed}{steps}",
+        )
+        return library.put(self.weights, agent, card)
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show the teams that come with the package, or those in a folder of your own."""
+
+    weights: Path = library.SHIPPED
+    """A folder of weights."""
+
+    def run(self) -> None:
+        """Print one row per team."""
+        found = library.cards(self.weights)
+        if not found:
+            raise UserError(f"{self.weights}: no weights here; 'comad experts train' makes some")
+        show_cards("Experts", found)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Train the players that record data, or show those there are."""
+
+    verb: Annotated[Train, tyro.conf.subcommand("train")] | Annotated[Show, tyro.conf.subcommand("show")]
+
+    def run(self) -> None:
+        """Do it."""
+        self.verb.run()
+
+
+def playable(name: str) -> Env[Any]:
+    """A world that the trainer can play in."""
+    env = envs.make(name)
+    if isinstance(env, HostEnv):
+        raise UserError(f"{name} runs outside JAX; its experts are trained by another trainer")
+    return env
+
+
+def show_cards(title: str, cards: list[Card]) -> None:
+    """Print what teams are worth and what they took."""
+    columns = ("world", "quality", "return", "success", "length", "env steps", "minutes", "began from", "seed")
+    rows = [
+        (
+            card.env,
+            card.quality,
+            f"{card.total:.3f}",
+            f"{card.success:.3f}",
+            f"{card.length:.2f}",
+            f"{card.steps:,}",
+            f"{card.minutes:.1f}",
+            card.start or "nothing",
+            card.seed,
+        )
+        for card in cards
+    ]
+    show_table(title, columns, rows)
+    show_lines([f"Each over {card.episodes} fresh greedy episodes." for card in cards[:1]])

@@ -1,0 +1,25 @@
+"""Tasks as people name them on the command line: by their name in a stream, or by the world they are played in."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from comad import streams
+from comad.errors import UserError
+from comad.types import Stream, Task
+
+
+def find_task(name: str) -> Task:
+    """The task of that name in any stream; any other name is taken for a world of one's own."""
+    named = {task.name.lower(): task for stream in streams.STREAMS.values() for task in stream.tasks}
+    return named.get(name.lower(), Task(name, name))
+
+
+def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
+    """The stream that was asked for, with tasks of one's own if there are any."""
+    if tasks is None:
+        if stream is None:
+            raise UserError("nothing to play: give a stream with --stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
+        return streams.find(stream)
+    chosen = tuple(find_task(task) for task in tasks)
+    base = streams.custom([task.env for task in chosen]) if stream is None else streams.find(stream)
+    return dataclasses.replace(base, tasks=chosen)

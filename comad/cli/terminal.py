@@ -1,0 +1,78 @@
+"""What all verbs share when they speak to a person: tables and JSON on stdout, progress on stderr, checks of numbers."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from comad.errors import UserError
+
+LARGEST_SEED = 2**32 - 1
+"""Seeds beyond this would be cut off without a word, and then two of them would mean the same."""
+PLAIN_WIDTH = 120
+"""Columns when the output is not a terminal, where cutting a name off would lose it."""
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows under a title, columns of numbers to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(_is_number(str(row[index])) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[str(value) for value in row])
+    _console().print(table)
+
+
+def show_lines(lines: Sequence[str]) -> None:
+    """Print lines of text, each in one piece."""
+    for line in lines:
+        _console().print(line, soft_wrap=True)
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document and nothing else."""
+    print(json.dumps(value, indent=2))
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar with the time left on stderr while something takes long; silent unless a person is watching."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        yield bar
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that no generator takes."""
+    if seed < 0:
+        raise UserError(f"--seed must be 0 or more, not {seed}")
+    if seed > LARGEST_SEED:
+        raise UserError(f"--seed must be at most {LARGEST_SEED}, not {seed}")
+
+
+def check_positive(option: str, number: int) -> None:
+    """Refuse a count that counts nothing."""
+    if number < 1:
+        raise UserError(f"{option} must be 1 or more, not {number}")
+
+
+def _is_number(text: str) -> bool:
+    return not text or text.replace(".", "", 1).replace(",", "").removeprefix("-").isdigit()
+
+
+def _console() -> Console:
+    # Markup would take the brackets of comad[dev] for a style.
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)

@@ -1,0 +1,68 @@
+"""The speed table says what it measured, leaves out what is not installed, and counts only steps that were played."""
+
+import importlib.machinery
+import importlib.util
+from collections.abc import Sequence
+
+import pytest
+
+from comad.bench.envs import Case, _lbforaging_game, measure, notes
+from comad.envs import make
+from comad.envs.foraging import Foraging
+
+
+def test_every_world_is_measured_beside_its_peer() -> None:
+    rows = measure(("cn-2", "lbf-bottom"), num_envs=(2,), seconds=0.001)
+    assert [(row.world, row.implementation, row.num_envs) for row in rows] == [
+        ("cn-2", "plain Python", 1),
+        ("cn-2", "comad", 2),
+        ("lbf-bottom", "lbforaging", 1),
+        ("lbf-bottom", "comad", 2),
+    ]
+    for row in rows:
+        peer = next(other for other in rows if other.world == row.world)
+        assert row.steps_per_second == row.env_steps / row.seconds
+        assert row.ratio == row.steps_per_second / peer.steps_per_second
+        assert (row.first_call_seconds is None) == (row is peer)
+    assert notes(("cn-2", "lbf-bottom")) == []
+
+
+def test_only_steps_of_running_episodes_count_and_compiling_is_apart() -> None:
+    row = Case("cn-2-7x7", "comad", 16).run(seconds=1e-9)
+    # Random teams solve most games of two before the limit of 50.
+    assert 16 <= row.env_steps < 16 * 45
+    assert row.first_call_seconds is not None
+    assert row.first_call_seconds > 10 * row.seconds
+
+
+def test_a_peer_that_is_not_installed_is_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_lbforaging(name: str) -> importlib.machinery.ModuleSpec | None:
+        return None if name == "lbforaging" else importlib.machinery.PathFinder.find_spec(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without_lbforaging)
+    rows = measure(("lbf-bottom",), num_envs=(2,), seconds=0.001)
+    assert [(row.implementation, row.ratio) for row in rows] == [("comad", None)]
+    assert notes() == ["without lbforaging, which is not installed: pip install 'comad[dev]'"]
+
+
+def test_progress_sees_every_case() -> None:
+    seen: list[Case] = []
+
+    def track(cases: Sequence[Case]) -> Sequence[Case]:
+        seen.extend(cases)
+        return cases
+
+    rows = measure(("cn-2",), num_envs=(2,), seconds=0.001, track=track)
+    assert [(case.world, case.implementation, case.num_envs) for case in seen] == [
+        (row.world, row.implementation, row.num_envs) for row in rows
+    ]
+
+
+def test_lbforaging_plays_by_our_settings() -> None:
+    env = make("lbf-bottom")
+    assert isinstance(env, Foraging)
+    game = _lbforaging_game(env)
+    game.reset(seed=0)
+    assert game.field.shape == (5, 5)
+    assert [player.level for player in game.players] == [1, 1]
+    assert game.field.max() == game.field.sum() == 2
