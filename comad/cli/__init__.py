@@ -67,5 +67,9 @@ def main(argv: list[str] | None = None) -> int:
 def parse(arguments: list[str]) -> Verb:
     """The verb with its options; exits with an explanation if there is no such verb or option."""
     return tyro.extras.subcommand_cli_from_dict(
-        VERBS, prog="comad", description=DESCRIPTION, args=arguments, config=(tyro.conf.FlagCreatePairsOff,)
+        VERBS,
+        prog="comad",
+        description=DESCRIPTION,
+        args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
     )

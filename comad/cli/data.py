@@ -10,7 +10,7 @@ import tyro
 from comad import streams
 from comad.cli.terminal import show_lines, show_table
 from comad.datasets import library
-from comad.datasets.hdf5 import export_hdf5, import_hdf5
+from comad.datasets.hdf5 import export_hdf5, import_hdf5, world_name
 from comad.datasets.layout import Column
 from comad.datasets.store import Dataset, check, open_dataset
 from comad.errors import UserError
@@ -104,7 +104,8 @@ class Import:
         """Import, check and show."""
         if Path(self.quality).name != self.quality or self.quality.startswith("."):
             raise UserError(f"--quality must be a plain name, not {self.quality!r}")
-        show_datasets([import_hdf5(self.source, self.task, self.quality, library.root(self.data))])
+        destination = library.place(world_name(self.task), self.quality, self.data)
+        show_datasets([import_hdf5(self.source, self.task, self.quality, destination)])
 
 
 @dataclass(frozen=True)

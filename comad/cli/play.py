@@ -9,12 +9,15 @@ import numpy as np
 import tyro
 
 from comad import envs
+from comad.cli.experts import playable
 from comad.cli.tasks import find_task
 from comad.cli.terminal import check_seed, progress, show_lines
 from comad.envs.base import Env, HostEnv
 from comad.envs.pictures import check_gif_path, paint, save_gif
 from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
 from comad.errors import UserError
+from comad.experts import library
+from comad.experts.library import Quality
 from comad.types import Actions, Step
 
 
@@ -28,23 +31,28 @@ class Play:
     """The GIF to write."""
     random: bool = False
     """Let a team play that acts at random."""
+    quality: Quality | None = None
+    """Let the shipped team of this quality play."""
     seed: int = 0
     """Decides where the episode starts and what happens in it."""
 
     def run(self) -> None:
         """Play, paint, and tell how it went."""
-        if not self.random:
-            raise UserError("so far only teams that act at random can play: add --random")
+        if self.random == (self.quality is not None):
+            raise UserError("who is to play? give either --random or --quality expert, or --quality medium")
         check_seed(self.seed)
         check_gif_path(self.out)
         env = envs.make(find_task(self.task).env)
         with progress() as bar:
             playing = bar.add_task("playing", total=1)
             keys = episode_keys(jax.random.key(self.seed), 0, 1)
-            episode = jax.tree.map(lambda leaf: np.asarray(leaf)[0], rollout(env, RandomPlayer(env.spec), keys, keep_world_and_reward))
+            player = library.get(playable(env.spec.env), self.quality)[0] if self.quality else RandomPlayer(env.spec)
+            episode = jax.tree.map(lambda leaf: np.asarray(leaf)[0], rollout(env, player, keys, keep_world_and_reward))
             bar.advance(playing)
             moments = range(int(episode[0].length) + 1)
-            frames = [frame(env, episode, moment) for moment in bar.track(moments, description="painting")]
+            frames = [
+                frame(env, f"{self.quality or 'random'} team", episode, moment) for moment in bar.track(moments, description="painting")
+            ]
         save_gif(frames, self.out)
         outcome, _ = episode
         ending = "success" if outcome.success else "no success"
@@ -55,10 +63,10 @@ Episode = tuple[Outcome, tuple[Any, np.ndarray]]
 """How it went, and the world and reward of every moment."""
 
 
-def frame(env: Env[Any] | HostEnv[Any], episode: Episode, moment: int) -> np.ndarray:
+def frame(env: Env[Any] | HostEnv[Any], team: str, episode: Episode, moment: int) -> np.ndarray:
     """The picture of one moment, with the return so far."""
     outcome, (worlds, rewards) = episode
-    footer = f"random team   return {rewards[: moment + 1].sum():.2f}"
+    footer = f"{team}   return {rewards[: moment + 1].sum():.2f}"
     if outcome.success and moment == outcome.length:
         footer += "   success"
     return paint(env.scene(jax.tree.map(lambda leaf: leaf[moment], worlds)), footer=footer)

@@ -17,7 +17,7 @@ class Recipe:
 _FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000))
 
 RECIPES = {
-    "cn-2": Recipe(Qmix(steps=500_000, epsilon_steps=50_000)),
+    "cn-2": Recipe(Qmix(steps=1_000_000, epsilon_steps=50_000)),
     "cn-3": Recipe(Qmix(steps=1_500_000)),
     # From nothing, four agents need a million steps before half of their episodes succeed, and five far more, for with so many of them
     # chance hardly ever earns the one reward. The expert of a team two sizes smaller does so now and then, is far from good here, and

@@ -38,7 +38,7 @@ def _away_from_home(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 WRONG = {
-    "play cn-2 out.gif": "so far only teams that act at random can play: add --random",
+    "play cn-2 out.gif": "who is to play? give either --random or --quality expert",
     "play --random cn-22 out.gif": "there is no world named 'cn-22'; did you mean cn-2",
     "play --random chess out.gif": "there is no world named 'chess'; known: cn-10, ",
     "play --random cn-9-2x2 out.gif": "cn-9-2x2: needs 1 to 2 agents",

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odis import odis_arrays, odis_file
-from recorded import SHORT_SIGHT, record
 
 from comad.datasets.hdf5 import export_hdf5, import_hdf5
-from comad.datasets.layout import columns
+from comad.datasets.layout import columns, decode
 from comad.datasets.starcraft import starcraft_map
 from comad.datasets.store import Dataset, write
 from comad.envs import make
 from comad.envs.navigation import Navigation, NavigationWorld
 from comad.errors import UserError
+from comad.files import sha256
 from comad.tokens import full_view
 from comad.types import Continuous, StateTokens
 
@@ -72,13 +72,20 @@ def starcraft_fields() -> Fields:
     return finish([7, 2, 4, 5], 7, obs, state, actions, draw.random((*lead, 3, 9)) < 0.5)
 
 
-MADE_UP = {"cn-2": navigation_fields, "2s1z_vs_3z": starcraft_fields}
+def short_sight_fields() -> Fields:
+    """Made-up play of CN-2 in which the other agent and the last landmark are seen only now and then."""
+    fields = navigation_fields()
+    fields["obs"][:, ::3, :, 2:4] = fields["obs"][:, 1::4, :, 6:] = 0.0
+    return fields
 
 
-def save(path: Path, fields: Fields) -> Path:
+MADE_UP = {"cn-2": navigation_fields, "2s1z_vs_3z": starcraft_fields, "cn-2-6x6-50t-2r-3s": short_sight_fields}
+
+
+def save(path: Path, fields: Fields, compression: str | None = "gzip") -> Path:
     with h5py.File(path, "w") as file:
         for name, array in fields.items():
-            file.create_dataset(name, data=array, compression="gzip")
+            file.create_dataset(name, data=array, compression=compression)
     return path
 
 
@@ -87,20 +94,24 @@ def load(path: Path) -> Fields:
         return {name: np.asarray(array) for name, array in file.items()}
 
 
-def assert_same(one: Fields, other: Fields) -> None:
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        assert (array.dtype, array.shape) == (other[name].dtype, other[name].shape), name
-        assert (array == other[name]).all(), name
+def imported(folder: Path, fields: Fields, task: str) -> Dataset:
+    return import_hdf5(save(folder / "x.h5", fields), task, "expert", folder / "dataset")
+
+
+def assert_gives_back(dataset: Dataset, fields: Fields) -> None:
+    again = load(export_hdf5(dataset, dataset.path.parent / "again.h5"))
+    assert again.keys() == fields.keys()
+    for name, array in again.items():
+        assert (array.dtype, array.shape) == (fields[name].dtype, fields[name].shape), name
+        assert (array == fields[name]).all(), name
 
 
 @pytest.mark.parametrize("task", MADE_UP)
 def test_a_made_up_file_comes_back_from_its_dataset(task: str, tmp_path: Path) -> None:
     fields = MADE_UP[task]()
-    source = save(tmp_path / "part_0.h5", fields)
-    dataset = import_hdf5(source, task, "expert", tmp_path / "dataset")
-    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), fields)
-    assert "/" not in str(dataset.provenance) and len(dataset.provenance["files"][0]["sha256"]) == 64
+    dataset = imported(tmp_path, fields, task)
+    assert_gives_back(dataset, fields)
+    assert dataset.provenance["files"] == [{"name": "x.h5", "sha256": sha256(tmp_path / "x.h5")}]
 
 
 @pytest.mark.parametrize(
@@ -114,13 +125,13 @@ def test_recorded_files_come_back_and_show_their_published_numbers(
     found = dataset.recorded
     assert (found.episodes, found.success) == (2000, success)
     assert found.length == pytest.approx(length, abs=0.005) and found.total == pytest.approx(total, abs=0.005)
-    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), odis_arrays(task, quality))
+    assert_gives_back(dataset, odis_arrays(task, quality))
 
 
 def test_an_imported_moment_is_what_the_world_shows(tmp_path: Path) -> None:
     fields, env = navigation_fields(), make("cn-2")
     assert isinstance(env, Navigation)
-    dataset = import_hdf5(save(tmp_path / "cn.h5", fields), "cn-2", "expert", tmp_path / "dataset")
+    dataset = imported(tmp_path, fields, "cn-2")
     cells = jnp.asarray(fields["state"][fields["filled"][..., 0] == 1].reshape(-1, 4, 2).astype(np.int32) - 1)
     worlds = jax.vmap(lambda cell: NavigationWorld(cell[:2], cell[2:], jnp.int32(0)))(cells)
     shown = jax.vmap(lambda world: env.show(world, jnp.array(False)))(worlds)
@@ -133,7 +144,7 @@ def test_an_imported_moment_is_what_the_world_shows(tmp_path: Path) -> None:
 
 def test_starcraft_vectors_are_cut_into_the_right_blocks(tmp_path: Path) -> None:
     fields = starcraft_fields()
-    dataset = import_hdf5(save(tmp_path / "sz.h5", fields), "2s1z_vs_3z", "medium", tmp_path / "dataset")
+    dataset = imported(tmp_path, fields, "2s1z_vs_3z")
     filled = fields["filled"][..., 0] == 1
     obs, state, read = fields["obs"][filled], fields["state"][filled], dataset.read
     assert (read("tokens.own")[..., :4] == obs[..., :4]).all() and (read("tokens.own")[..., 4:] == obs[..., -4:]).all()
@@ -155,34 +166,32 @@ def test_map_names_tell_the_features() -> None:
     assert marines.env == "starcraft-5m_vs_6m" and '"limit": 70' in marines.rules
 
 
-@pytest.mark.parametrize(
-    ("task", "message"), [("2q", "2q stands for no unit"), ("1m1s", "marines"), ("lbf-x", "no recorded layout"), ("cn-99", "cn")]
-)
+UNKNOWN = [("2q", "2q stands for no unit"), ("1m1s", "teams of marines only"), ("lbf-x", "no recorded layout"), ("cn-99", "no world")]
+
+
+@pytest.mark.parametrize(("task", "message"), UNKNOWN)
 def test_unknown_tasks_are_refused(task: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        import_hdf5(save(tmp_path / "x.h5", navigation_fields()), task, "expert", tmp_path / "dataset")
+        imported(tmp_path, navigation_fields(), task)
 
 
-def test_parts_are_read_in_numeric_order(tmp_path: Path) -> None:
-    fields = navigation_fields()
-    for number, episodes in ((10, slice(1, 3)), (9, slice(0, 1))):
+def test_parts_are_read_in_numeric_order_and_have_one_limit(tmp_path: Path) -> None:
+    fields = starcraft_fields()
+    for number, episodes in ((10, slice(1, 4)), (9, slice(0, 1))):
         save(tmp_path / f"part_{number}.h5", {name: array[episodes] for name, array in fields.items()})
-    dataset = import_hdf5(tmp_path, "cn-2", "expert", tmp_path / "dataset")
+    dataset = import_hdf5(tmp_path, "2s1z_vs_3z", "expert", tmp_path / "dataset")
     assert [file["name"] for file in dataset.provenance["files"]] == ["part_9.h5", "part_10.h5"]
-    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), fields)
-    save(tmp_path / "part_11.h5", {name: array[:, :40] for name, array in fields.items()})
-    with pytest.raises(UserError, match="filled has 40 moments where cn-2 has 51"):
-        import_hdf5(tmp_path, "cn-2", "expert", tmp_path / "other")
-    with pytest.raises(UserError, match=r"part_0\.h5"):
-        import_hdf5(tmp_path / "dataset", "cn-2", "expert", tmp_path / "other")
+    assert_gives_back(dataset, fields)
+    short = save(tmp_path / "part_11.h5", {name: array[1:2, :5] for name, array in fields.items()})
+    with pytest.raises(UserError, match=re.escape(f"{short}: has room for 4 steps where part_9.h5 has 7")):
+        import_hdf5(tmp_path, "2s1z_vs_3z", "expert", tmp_path / "other")
 
 
-def test_other_number_types_of_the_same_kind_are_read(tmp_path: Path) -> None:
+def test_other_number_types_of_the_same_kind_and_plain_storage_are_read(tmp_path: Path) -> None:
     fields = navigation_fields()
     other = {"obs": np.float64, "actions": np.uint8, "filled": np.bool_, "terminated": np.int64}
-    source = save(tmp_path / "x.h5", {name: array.astype(other.get(name, array.dtype)) for name, array in fields.items()})
-    dataset = import_hdf5(source, "cn-2", "expert", tmp_path / "dataset")
-    assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), fields)
+    source = save(tmp_path / "x.h5", {name: array.astype(other.get(name, array.dtype)) for name, array in fields.items()}, None)
+    assert_gives_back(import_hdf5(source, "cn-2", "expert", tmp_path / "dataset"), fields)
 
 
 def put(field: str, place: Any, value: Any) -> Callable[[Fields], None]:
@@ -216,10 +225,11 @@ WRONG_VALUES = [
     ("cn-2", put("reward", (0, 3), 1), r"reward\[0, 3, 0\] is 1.0, but nothing is done"),
     ("cn-2", put("state", (1, 2, 3), 1.5), r"state\[1, 2, 3\] is 1.5, not a whole number from 1 to 6"),
     ("cn-2", put("state", (1, 2, 3), 7), r"state\[1, 2, 3\] is 7.0, not a whole number from 1 to 6"),
-    ("cn-2", put("obs", (1, 2, 0, slice(4, 8)), [[1, 1, 1, 1]]), r"obs\[1, 2, 0, \d\] is 1.0, which the rest of the file contradicts"),
+    ("cn-2", put("obs", (1, 2, 0, slice(4, 8)), 1), r"obs\[1, 2, 0, \d\] is 1.0, which the rest of the file contradicts"),
     ("2s1z_vs_3z", put("state", (1, 2, slice(39, 48)), 1), r"state\[1, 2, \d+\] is 1.0, which the rest of the file contradicts"),
     ("2s1z_vs_3z", put("state", (2, 4, 22), 0.5), r"state\[2, 4, 22\] is 0.5, which the rest of the file contradicts"),
     ("2s1z_vs_3z", put("obs", (0, 0, 0, 28), 0), r"obs\[0, 0, 0, 29\] is 0.\d+, which the rest of the file contradicts"),
+    ("cn-2", lambda fields: fields.update({name: array[:, :40] for name, array in fields.items()}), "obs has 40 moments where cn-2 has 51"),
     ("3m", lambda fields: None, "obs has 2 agents where 3m has 3"),
 ]
 
@@ -241,49 +251,23 @@ def test_a_file_with_wrong_values_is_refused(task: str, spoil: Callable[[Fields]
 def test_a_time_limit_may_be_marked_as_no_end(tmp_path: Path) -> None:
     fields = navigation_fields()
     fields["terminated"][1, 49] = 0
-    dataset = import_hdf5(save(tmp_path / "x.h5", fields), "cn-2", "expert", tmp_path / "dataset")
-    assert dataset.read("episode.terminated").tolist() == [True, False, True]
+    assert imported(tmp_path, fields, "cn-2").read("episode.terminated").tolist() == [True, False, True]
 
 
-def link_outside(file: h5py.File) -> None:
-    file["obs"] = h5py.ExternalLink("/etc/hostname", "obs")
-
-
-def link_inside(file: h5py.File) -> None:
-    file["obs"] = h5py.SoftLink("/state")
-
-
-def raw_outside(file: h5py.File) -> None:
-    file.create_dataset("obs", (3, 51, 2, 8), "float32", external=[("/etc/hostname", 0, h5py.h5f.UNLIMITED)])
-
-
-def virtual(file: h5py.File) -> None:
-    file.create_virtual_dataset("obs", h5py.VirtualLayout((3, 51, 2, 8), "float32"))
-
-
-def absurd(file: h5py.File) -> None:
-    file.create_dataset("obs", (10**12, 51, 2, 8), "float32", chunks=(1, 51, 2, 8))
-
-
-def unwritten(file: h5py.File) -> None:
-    file.create_dataset("obs", (10**5, 51, 2, 8), "float32")
-
-
-def half_written(file: h5py.File) -> None:
-    file.create_dataset("obs", (3, 51, 2, 8), "float32", chunks=(1, 51, 2, 8))[:2] = 1.0
+OBS = ("obs", (3, 51, 2, 8), "float32")
 
 
 @pytest.mark.parametrize(
     ("replace", "message"),
     [
-        (link_outside, "obs is a link"),
-        (link_inside, "obs is a link"),
+        (lambda file: file.__setitem__("obs", h5py.ExternalLink("/etc/hostname", "obs")), "obs is a link"),
+        (lambda file: file.__setitem__("obs", h5py.SoftLink("/state")), "obs is a link"),
         (lambda file: file.create_group("obs"), "obs is not an array in this file"),
-        (raw_outside, "obs is not an array in this file"),
-        (virtual, "obs is not an array in this file"),
-        (absurd, "obs claims 816000000000000 numbers"),
-        (unwritten, "obs claims 81600000 numbers"),
-        (half_written, "cannot be read as HDF5"),
+        (lambda file: file.create_dataset(*OBS, external=[("/etc/hostname", 0, h5py.h5f.UNLIMITED)]), "obs is not an array in this file"),
+        (lambda file: file.create_virtual_dataset("obs", h5py.VirtualLayout(*OBS[1:])), "obs is not an array in this file"),
+        (lambda file: file.create_dataset("obs", (10**9, 51, 2, 8), "float32", chunks=(1, 51, 2, 8)), "obs claims 816000000000 numbers"),
+        (lambda file: file.create_dataset("obs", (10**5, 51, 2, 8), "float32"), "obs claims 81600000 numbers"),
+        (lambda file: file.create_dataset(*OBS, chunks=(1, 51, 2, 8)).__setitem__(slice(2), 1.0), "cannot be read as HDF5"),
     ],
 )
 def test_a_field_that_is_no_array_in_the_file_is_refused(replace: Callable[[h5py.File], Any], message: str, tmp_path: Path) -> None:
@@ -303,54 +287,42 @@ def test_what_is_not_hdf5_is_refused(tmp_path: Path) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
 def test_a_damaged_file_is_refused_or_says_the_same(place: float, flip: int, tmp_path: Path) -> None:
-    task = "2s1z_vs_3z"
-    whole = tmp_path / "whole.h5"
-    if not whole.exists():
-        import_hdf5(save(whole, starcraft_fields()), task, "expert", tmp_path / "whole")
-    data = bytearray(whole.read_bytes())
+    fields = starcraft_fields()
+    source = save(tmp_path / "x.h5", fields)
+    data = bytearray(source.read_bytes())
     cut = int(place * len(data))
     data[cut] ^= flip
     # Flipping nothing stands for cutting off.
-    (tmp_path / "damaged.h5").write_bytes(data if flip else data[:cut])
+    source.write_bytes(data if flip else data[:cut])
     try:
-        dataset = import_hdf5(tmp_path / "damaged.h5", task, "expert", tmp_path / "damaged")
+        dataset = import_hdf5(source, "2s1z_vs_3z", "expert", tmp_path / "dataset")
     except UserError as error:
-        assert "damaged.h5" in str(error)
+        assert str(source) in str(error)
     else:
-        assert_same(load(export_hdf5(dataset, tmp_path / "again.h5")), starcraft_fields())
-
-
-def made_up_dataset(path: Path, env: str) -> Dataset:
-    """One step of a world, with numbers that mean nothing."""
-    spec, draw = make(env).spec, np.random.default_rng(2)
-    values: Fields = {column.name: np.ones((2, *column.shape), bool) for column in columns(spec) if column.kind == "bits"}
-    for column in columns(spec):
-        if column.kind == "features":
-            scales = [feature.scale for feature in column.features]
-            values[column.name] = draw.integers(1, 4, (2, *column.shape)).astype(np.float32) * np.array(scales, np.float32)
-    values |= {"actions": np.zeros((2, spec.num_agents), int), "reward": np.zeros(2), "episode.start": np.zeros(1, int)}
-    values |= {"episode.length": np.ones(1, int), "episode.success": np.zeros(1, bool), "episode.terminated": np.ones(1, bool)}
-    return write(path, spec, "random", values, {})
+        assert_gives_back(dataset, fields)
 
 
 def test_other_worlds_are_exported_as_own_allies_targets(tmp_path: Path) -> None:
-    dataset = made_up_dataset(tmp_path / "dataset", "lbf-8x8-3p-2f")
+    spec, draw = make("lbf-8x8-3p-2f").spec, np.random.default_rng(2)
+    values: Fields = {column.name: np.ones((2, *column.shape), bool) for column in columns(spec)}
+    stored = {name: draw.integers(1, 4, (2, count, 3)).astype(np.uint8) for name, count in (("state.agents", 3), ("state.targets", 2))}
+    values |= {column.name: decode(column, stored[column.name]) for column in columns(spec) if column.name in stored}
+    values |= {
+        "actions": np.zeros((2, 3), int),
+        "reward": np.zeros(2),
+        "episode.start": np.zeros(1, int),
+        "episode.length": np.ones(1, int),
+    }
+    dataset = write(tmp_path / "dataset", spec, "random", values | {"episode.success": np.ones(1), "episode.terminated": np.ones(1)}, {})
     fields = load(export_hdf5(dataset, tmp_path / "deep" / "lbf.h5"))
-    agents, foods = np.asarray(dataset.arrays["state.agents"]), np.asarray(dataset.arrays["state.targets"])
-    assert fields["obs"].shape == (1, 51, 3, 15)
+    agents, foods = stored["state.agents"], stored["state.targets"]
+    assert fields["obs"].shape == (1, 51, 3, 15) and not fields["obs"][0, 2:].any()
     assert (fields["obs"][0, :2, 1].reshape(2, 5, 3) == np.concatenate([agents[:, [1, 0, 2]], foods], axis=1)).all()
     assert (fields["state"][0, :2].reshape(2, 5, 3) == np.concatenate([agents, foods], axis=1)).all()
-    assert not fields["obs"][0, 2:].any()
-
-
-def test_short_sight_survives_the_way_there_and_back(tmp_path: Path) -> None:
-    dataset = record(tmp_path / "recorded", SHORT_SIGHT)
-    again = import_hdf5(export_hdf5(dataset, tmp_path / "x.h5"), SHORT_SIGHT.name, "random", tmp_path / "imported")
-    assert again.spec == dataset.spec and again.content == dataset.content
 
 
 def test_continuous_actions_and_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
-    dataset = import_hdf5(save(tmp_path / "x.h5", navigation_fields()), "cn-2", "expert", tmp_path / "dataset")
+    dataset = imported(tmp_path, navigation_fields(), "cn-2")
     continuous = dataclasses.replace(dataset, spec=dataclasses.replace(dataset.spec, actions=Continuous(("x", "y"))))
     with pytest.raises(UserError, match="continuous"):
         export_hdf5(continuous, tmp_path / "never.h5")

@@ -1,0 +1,134 @@
+"""Datasets and players as a person handles them on the command line."""
+
+import json
+from pathlib import Path
+
+import jax
+import pytest
+from recorded import record
+
+from comad.cli import main
+from comad.datasets.store import check, open_dataset
+from comad.envs.navigation import published
+from comad.experts import library, qmix
+from comad.experts.library import Card
+from comad.experts.qmix import Qmix
+from comad.types import settings
+
+TRAINER = Qmix(width=8, num_pools=1, num_worlds=4, unroll=4, capacity=16, batch=4, window=3)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An expert and a medium player of CN-2 who have learned nothing."""
+    folder, env = tmp_path_factory.mktemp("weights"), published(2)
+    assert env is not None
+    for number, quality in enumerate(library.QUALITIES):
+        agent = qmix.init(TRAINER, env, jax.random.key(number)).online.agent
+        card = Card("cn-2", env.spec.rules, quality, "qmix", settings(TRAINER), "", number, 0, 0.0, 1, 0.0, 0.0, 50.0, "none")
+        library.put(folder, agent, card)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COMAD_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COMAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "data"
+
+
+def collect(weights: Path, *options: str) -> int:
+    return main(["collect", "--tasks", "CN-2", "--weights", str(weights), "--episodes", "30", *options])
+
+
+def test_collecting_makes_verified_datasets_and_keeps_those_that_hold(
+    data: Path, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert collect(weights) == 0
+    expert = data / "cn-2" / "expert"
+    assert check(open_dataset(expert)) == [] and check(open_dataset(data / "cn-2" / "medium")) == []
+    assert "cn-2" in capsys.readouterr().out
+    written = (expert / "manifest.json").stat().st_mtime_ns
+    assert collect(weights) == 0
+    assert (expert / "manifest.json").stat().st_mtime_ns == written
+    content = open_dataset(expert).content
+
+    # A damaged one is recorded again, to the same content.
+    (expert / "reward.npy").write_bytes(b"nothing")
+    assert collect(weights, "--quality", "expert") == 0
+    assert open_dataset(expert).content == content
+
+    # Another seed is another dataset.
+    assert collect(weights, "--quality", "expert", "--seed", "1") == 0
+    assert open_dataset(expert).content != content
+    capsys.readouterr()
+    assert main(["data", "verify"]) == 0
+    assert capsys.readouterr().out.count("holds") == 2
+
+
+def test_describe_and_stats_explain(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = record(data / "cn-2" / "expert", episodes=20)
+    assert main(["data", "describe", "cn-2/expert"]) == 0
+    said = capsys.readouterr().out
+    for part in ("row (1 = 6)", "column (1 = 6)", "state.agents", "north", dataset.content[:8], f"{dataset.recorded.success:.4f}"):
+        assert part in said
+    table = tmp_path / "published.csv"
+    table.write_text("stream,task,quality,avg_length,avg_return,avg_win_rate\nCN,CN-2,expert,3.11,1.00,\n")
+    assert main(["data", "stats"]) == 0 and main(["data", "list"]) == 0
+    assert main(["data", "stats", "--against", str(table)]) == 0
+    assert f"{dataset.recorded.length + 1:.2f}" in capsys.readouterr().out
+
+
+def test_verify_finds_damage_and_twins(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(data / "cn-2" / "expert")
+    record(data / "cn-2" / "medium")
+    assert main(["data", "verify"]) == 2
+    captured = capsys.readouterr()
+    assert "says the same as" in captured.out and "1 of 2 datasets do not hold" in captured.err
+    file = data / "cn-2" / "medium" / "actions.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+    assert main(["data", "verify", "cn-2/medium"]) == 2
+    assert "actions.npy: its bytes are not those that were written" in capsys.readouterr().out
+
+
+def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = published(2)
+    assert env is not None
+    dataset = record(data / "cn-2" / "expert", env)
+    assert main(["data", "export", "cn-2/expert", str(tmp_path / "out.h5")]) == 0
+    assert main(["data", "import", str(tmp_path / "out.h5"), "--task", "cn-2", "--quality", "back"]) == 0
+    back = open_dataset(data / "cn-2" / "back")
+    assert back.content == dataset.content and back.provenance["kind"] == "imported"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("collect", "nothing to collect"),
+        ("collect cm", "there is no stream named 'cm'"),
+        ("collect --tasks cn-2 --episodes 0", "--episodes must be 1 or more"),
+        ("collect --tasks cn-15", "there is no expert player for cn-15"),
+        ("data describe cn-2/expert", "no dataset 'cn-2/expert'"),
+        ("data verify", "no datasets in"),
+        ("data import nowhere.h5 --task cn-2", "nowhere.h5"),
+        ("data import nowhere.h5 --task cn-2 --quality ../x", "must be a plain name"),
+        ("data stats --against nowhere.csv", "nowhere.csv"),
+        ("experts train", "give a stream"),
+        ("experts train cn --steps 0", "--steps must be 1 or more"),
+        ("experts show --weights nowhere", "no weights here"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_two(data: Path, command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command.split()) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not data.exists()
+
+
+def test_training_an_expert_writes_its_card(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Small enough that any team succeeds now and then.
+    assert main(["experts", "train", "--tasks", "cn-2-5x5", "--steps", "600", "--weights", "w"]) == 0
+    card = json.loads((tmp_path / "w" / "cn-2-5x5-50t-2r" / "expert.json").read_text())
+    assert card["episodes"] == 2000 and card["command"] == "comad experts train --tasks cn-2-5x5-50t-2r --seed 0 --steps 600"
+    assert main(["experts", "show", "--weights", "w"]) == 0
+    assert "cn-2-5x5-50t-2r" in capsys.readouterr().out
