@@ -8,8 +8,8 @@ import tyro
 
 from comad import envs
 from comad.cli.data import show_datasets
-from comad.cli.experts import playable
 from comad.cli.tasks import choose
+from comad.cli.teams import playable
 from comad.cli.terminal import check_positive, check_seed, progress
 from comad.datasets import library as datasets
 from comad.datasets.collect import collect

@@ -11,10 +11,11 @@ import tyro
 
 from comad import envs
 from comad.cli.tasks import choose
+from comad.cli.teams import check_team, make_team
 from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_table
 from comad.envs.base import Env, HostEnv
-from comad.envs.rollout import RandomPlayer, episode_keys, rollout
-from comad.errors import UserError
+from comad.envs.rollout import episode_keys, rollout
+from comad.experts.library import Quality
 from comad.types import Stream, Task
 
 EPISODES_AT_ONCE = 1024
@@ -27,6 +28,8 @@ class Evaluate:
 
     random: bool = False
     """Let teams play that act at random."""
+    quality: Quality | None = None
+    """Let the shipped teams of this quality play."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """A stream; 'comad list' shows them."""
     tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
@@ -40,8 +43,7 @@ class Evaluate:
 
     def run(self) -> None:
         """Play, and print one row per task."""
-        if not self.random:
-            raise UserError("so far only teams that act at random can be evaluated: add --random")
+        team = check_team(self.random, self.quality)
         check_seed(self.seed)
         check_positive("--episodes", self.episodes)
         stream = choose(self.stream, self.tasks)
@@ -55,7 +57,7 @@ class Evaluate:
         if self.json:
             show_json(as_json(self, stream, scores))
         else:
-            show(stream, scores)
+            show(team, stream, scores)
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ class Score:
 
 def play(task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, metric: str, advance: Callable[[int], None]) -> Score:
     """Play all episodes of one task, telling after each round how many they were."""
-    key, at_once = jax.random.key(settings.seed), min(EPISODES_AT_ONCE, settings.episodes)
+    key, at_once, player = jax.random.key(settings.seed), min(EPISODES_AT_ONCE, settings.episodes), make_team(env, settings.quality)
     outcomes = []
     for first in range(0, settings.episodes, at_once):
         # The last round is as large as the others, because another size would be compiled again; what is too much is cut off below.
-        outcomes.append(rollout(env, RandomPlayer(env.spec), episode_keys(key, first, at_once))[0])
+        outcomes.append(rollout(env, player, episode_keys(key, first, at_once))[0])
         advance(min(at_once, settings.episodes - first))
     whole = jax.tree.map(lambda *parts: np.concatenate(parts)[: settings.episodes].astype(float).mean().item(), *outcomes)
     score = 100 * {"return": whole.total, "success": whole.success}[metric]
@@ -96,7 +98,7 @@ def as_json(settings: Evaluate, stream: Stream, scores: list[Score]) -> dict[str
     }
 
 
-def show(stream: Stream, scores: list[Score]) -> None:
+def show(team: str, stream: Stream, scores: list[Score]) -> None:
     """A table for people, the mean of all tasks below it."""
     rows = [
         (
@@ -111,4 +113,4 @@ def show(stream: Stream, scores: list[Score]) -> None:
     ]
     mean = np.mean([score.score for score in scores])
     columns = ("task", "world", "mean return", "success rate", "mean length", f"score (100 x {stream.metric})")
-    show_table(f"Random teams on {stream.name}", columns, [*rows, ("mean", "", "", "", "", f"{mean:.1f}")])
+    show_table(f"{team.capitalize()} teams on {stream.name}", columns, [*rows, ("mean", "", "", "", "", f"{mean:.1f}")])

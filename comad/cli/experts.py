@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from comad import envs
 from comad.cli.tasks import choose
+from comad.cli.teams import playable
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
-from comad.envs.base import Env, HostEnv
+from comad.envs.base import Env
 from comad.errors import UserError
 from comad.experts import library, training
 from comad.experts.library import Card
@@ -119,14 +119,6 @@ class Experts:
     def run(self) -> None:
         """Do it."""
         self.verb.run()
-
-
-def playable(name: str) -> Env[Any]:
-    """A world that the trainer can play in."""
-    env = envs.make(name)
-    if isinstance(env, HostEnv):
-        raise UserError(f"{name} runs outside JAX; its experts are trained by another trainer")
-    return env
 
 
 def show_cards(title: str, cards: list[Card]) -> None:

@@ -9,14 +9,12 @@ import numpy as np
 import tyro
 
 from comad import envs
-from comad.cli.experts import playable
 from comad.cli.tasks import find_task
+from comad.cli.teams import check_team, make_team
 from comad.cli.terminal import check_seed, progress, show_lines
 from comad.envs.base import Env, HostEnv
 from comad.envs.pictures import check_gif_path, paint, save_gif
-from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
-from comad.errors import UserError
-from comad.experts import library
+from comad.envs.rollout import Outcome, episode_keys, rollout
 from comad.experts.library import Quality
 from comad.types import Actions, Step
 
@@ -38,21 +36,18 @@ class Play:
 
     def run(self) -> None:
         """Play, paint, and tell how it went."""
-        if self.random == (self.quality is not None):
-            raise UserError("who is to play? give either --random or --quality expert, or --quality medium")
+        team = check_team(self.random, self.quality)
         check_seed(self.seed)
         check_gif_path(self.out)
         env = envs.make(find_task(self.task).env)
         with progress() as bar:
             playing = bar.add_task("playing", total=1)
             keys = episode_keys(jax.random.key(self.seed), 0, 1)
-            player = library.get(playable(env.spec.env), self.quality)[0] if self.quality else RandomPlayer(env.spec)
-            episode = jax.tree.map(lambda leaf: np.asarray(leaf)[0], rollout(env, player, keys, keep_world_and_reward))
+            played = rollout(env, make_team(env, self.quality), keys, keep_world_and_reward)
+            episode = jax.tree.map(lambda leaf: np.asarray(leaf)[0], played)
             bar.advance(playing)
             moments = range(int(episode[0].length) + 1)
-            frames = [
-                frame(env, f"{self.quality or 'random'} team", episode, moment) for moment in bar.track(moments, description="painting")
-            ]
+            frames = [frame(env, f"{team} team", episode, moment) for moment in bar.track(moments, description="painting")]
         save_gif(frames, self.out)
         outcome, _ = episode
         ending = "success" if outcome.success else "no success"

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,8 @@ from comad.errors import UserError
 
 LARGEST_SEED = 2**32 - 1
 """Seeds beyond this would be cut off without a word, and then two of them would mean the same."""
+PLAIN_SECONDS = 10.0
+"""Time between two lines of progress where no bar can be drawn."""
 PLAIN_WIDTH = 120
 """Columns when the output is not a terminal, where cutting a name off would lose it."""
 
@@ -42,7 +45,7 @@ def show_json(value: Any) -> None:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """A bar with the time left on stderr while something takes long; silent unless a person is watching."""
+    """A bar with the time left on stderr while something takes long; where that is no terminal, a plain line now and then."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -51,8 +54,31 @@ def progress() -> Iterator[Progress]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    watched = sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar, _plain_lines(bar, not watched):
         yield bar
+
+
+@contextmanager
+def _plain_lines(bar: Progress, wanted: bool) -> Iterator[None]:
+    """Say how far things are every few seconds, for those who read a log."""
+    done = threading.Event()
+
+    def speak() -> None:
+        while not done.wait(PLAIN_SECONDS):
+            for task in bar.tasks:
+                left = f", {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
+                print(f"{task.description}: {task.percentage:.0f} %{left}", file=sys.stderr, flush=True)
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    if wanted:
+        speaker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if wanted:
+            speaker.join()
 
 
 def check_seed(seed: int) -> None:

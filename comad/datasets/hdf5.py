@@ -77,6 +77,8 @@ class Recording:
 
 def import_hdf5(source: Path, task: str, quality: str, destination: Path) -> Dataset:
     """Turn a file, or the ``part_<n>.h5`` files of a folder, into a dataset; ``task`` is a CN name or a SMAC map such as 5m_vs_6m."""
+    if source.resolve().is_relative_to(destination.resolve()):
+        raise UserError(f"{destination}: holds {source.name}, which would be replaced by its own import; choose another destination")
     parts, limits, files = [], [], []
     for path in _parts(source):
         recording = _read(path, task)
@@ -249,16 +251,18 @@ def _check(recording: Recording) -> None:
     for name in ("avail_actions", "terminated"):
         refuse(name, (fields[name] != 0) & (fields[name] != 1), ", neither 0 nor 1; get a fresh copy")
     actions = fields["actions"]
-    refuse("actions", (actions < 0) | (actions >= spec.num_actions), f", but {spec.env} has actions 0 to {spec.num_actions - 1}")
+    refuse(
+        "actions", (actions < 0) | (actions >= spec.num_actions), f", but {spec.env} has 0 to {spec.num_actions - 1}; is it another task's?"
+    )
     available = np.take_along_axis(fields["avail_actions"], actions.astype(np.int64), axis=-1)
-    refuse("actions", available == 0, ", which avail_actions says is not available there")
+    refuse("actions", available == 0, ", which is not available there by avail_actions; get a fresh copy")
     for name, lowest in (("state", 1), ("obs", int(spec.full_view))) if spec.own[0].integral else ():
         cells, size = fields[name], spec.own[0].unit
         off = (cells != np.round(cells)) | (cells < lowest) | (cells > size)
-        refuse(name, off, f", not a whole number from {lowest} to {size:.0f}: no cell of {spec.env}")
+        refuse(name, off, f", not a whole number from {lowest} to {size:.0f}: no cell of {spec.env}; is it another task's?")
     ended, is_end, is_last = fields["terminated"] == 1, *np.zeros((2, *fields["terminated"].shape), bool)
     is_end[last - 1] = is_last[last] = True
-    refuse("terminated", ended & ~is_end, ", but only an episode's last step can end it, the one before its last filled moment")
+    refuse("terminated", ended & ~is_end, ", but only an episode's last step, one before its last filled moment, can end it")
     room = np.nonzero(recording.filled)[1][:, None] + 1 < spec.limit
     refuse("terminated", is_end & ~ended & room, ", but the episode stops there before its time is up; was it cut off?")
     refuse("reward", is_last & (fields["reward"] != 0), ", but nothing is done in an episode's last filled moment that could earn it")
@@ -284,6 +288,7 @@ def _values(recording: Recording) -> Values:
         # The game's own rule for a victory; the reward's bonus says the same but depends on how rewards were shaped and scaled.
         success = kept["state.agent_present"][last].any(-1) & ~kept["state.target_present"][last].any(-1)
     else:
+        # CN rewards nothing but success, once.
         success = np.add.reduceat(kept["reward"], last - lengths) == 1
     seen = {column.name: decode(column, kept[column.name].astype(column.dtype)) for column in columns(spec) if column.kind == "features"}
     return {**kept, **seen, "episode.success": success}

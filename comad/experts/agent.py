@@ -22,6 +22,7 @@ class Agent(eqx.Module):
     own: Linear
     ally: Linear
     target: Linear
+    relation: "Relation | None"
     query: Linear
     merge: Linear
     norm: LayerNorm
@@ -32,7 +33,7 @@ class Agent(eqx.Module):
     num_pools: int = eqx.field(static=True)
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, width: int, num_pools: int, recurrent: bool) -> "Agent":
+    def create(cls, draws: Draws, spec: Spec, width: int, num_pools: int, relations: bool, recurrent: bool) -> "Agent":
         """Fresh weights for a world's tokens."""
         if not isinstance(spec.actions, Discrete):
             raise TypeError(f"{spec.env} has continuous actions; utilities need discrete ones")
@@ -40,6 +41,7 @@ class Agent(eqx.Module):
             own=Linear.create(draws, spec.own_size, width),
             ally=Linear.create(draws, spec.ally_size + spec.own_size, width // 2),
             target=Linear.create(draws, spec.target_size + spec.own_size, width // 2),
+            relation=Relation.create(draws, width // 2) if relations and spec.num_agents > 1 else None,
             query=Linear.create(draws, width, num_pools * width // 2),
             merge=Linear.create(draws, width + num_pools * width // 2, width),
             norm=LayerNorm.create(width),
@@ -73,6 +75,8 @@ class Agent(eqx.Module):
         own = jax.nn.relu(self.own(tokens.own))
         allies = _beside_own(self.ally, tokens.allies, tokens.own)
         targets = _beside_own(self.target, tokens.targets, tokens.own)
+        if self.relation:
+            targets = self.relation(targets, allies, tokens.ally_seen)
         entities = jnp.concatenate([allies, targets], axis=-2)
         seen = jnp.concatenate([tokens.ally_seen, tokens.target_seen], axis=-1)
         queries = self.query(own).reshape(*own.shape[:-1], self.num_pools, entities.shape[-1])
@@ -81,6 +85,27 @@ class Agent(eqx.Module):
         pooled = jnp.einsum("...pe,...ew->...pw", weights, entities).reshape(*own.shape[:-1], -1)
         merged = self.norm(self.merge(jnp.concatenate([own, pooled], axis=-1)))
         return jax.nn.relu(merged + self.trunk(jax.nn.relu(merged))), targets
+
+
+class Relation(eqx.Module):
+    """Targets learn which allies are about them: whether somebody else is nearer is no question a single look at all can answer."""
+
+    query: Linear
+    message: Linear
+
+    @classmethod
+    def create(cls, draws: Draws, width: int) -> "Relation":
+        """Silent at first, so that a team may begin from one that had no relations."""
+        message = Linear.create(draws, width, width)
+        return cls(Linear.create(draws, width, width), jax.tree.map(jnp.zeros_like, message))
+
+    def __call__(
+        self, targets: Float[Array, "*batch target view"], allies: Float[Array, "*batch ally view"], seen: Bool[Array, "*batch ally"]
+    ) -> Float[Array, "*batch target view"]:
+        """Each target with what its allies tell it."""
+        scores = jnp.einsum("...tv,...av->...ta", self.query(targets), allies) * targets.shape[-1] ** -0.5
+        weights = jax.nn.softmax(mask_unavailable(scores, jnp.broadcast_to(seen[..., None, :], scores.shape)), axis=-1)
+        return jax.nn.relu(targets + self.message(jnp.einsum("...ta,...av->...tv", weights, allies)))
 
 
 def _beside_own(layer: Linear, entities: Float[Array, "*batch entity feature"], own: Float[Array, "*batch own"]) -> Array:

@@ -35,6 +35,8 @@ class Qmix:
     """Width of the agents' layers."""
     num_pools: int = 2
     """Attention pools over the entities an agent sees."""
+    relations: bool = False
+    """Let agents weigh, target by target, which allies are near it."""
     recurrent: bool = False
     """Give agents a memory. The grid worlds show everything, so theirs need none."""
     num_worlds: int = 32
@@ -94,7 +96,7 @@ class Networks(eqx.Module):
     @classmethod
     def create(cls, draws: Draws, settings: Qmix, spec: Spec) -> "Networks":
         """Fresh weights."""
-        agent = Agent.create(draws, spec, settings.width, settings.num_pools, settings.recurrent)
+        agent = Agent.create(draws, spec, settings.width, settings.num_pools, settings.relations, settings.recurrent)
         return cls(agent, Mixer.create(draws, spec))
 
 

@@ -117,10 +117,14 @@ def choose_teams(env: Env[Any], trainer: Qmix, folder: Path, num_episodes: int =
 
 
 def _begin_from(state: qmix.TrainState, start: Agent) -> qmix.TrainState:
-    fits = [leaf.shape for leaf in jax.tree.leaves(start)] == [leaf.shape for leaf in jax.tree.leaves(state.online.agent)]
-    if not fits:
+    """Take over every weight that the other team has; parts it lacks, such as relations, begin as they are."""
+    given, fresh = dict(checkpoint.named_leaves(start)), checkpoint.named_leaves(state.online.agent)
+    if not given.keys() <= dict(fresh).keys() or any(given[name].shape != leaf.shape for name, leaf in fresh if name in given):
         raise UserError("the weights to start from have other shapes than this world and these settings need")
-    online = dataclasses.replace(state.online, agent=start)
+    # Copies, because training gives its arrays away.
+    leaves = [jnp.copy(given.get(name, leaf)) for name, leaf in fresh]
+    agent = jax.tree.unflatten(jax.tree.structure(state.online.agent), leaves)
+    online = dataclasses.replace(state.online, agent=agent)
     return dataclasses.replace(state, online=online, target=jax.tree.map(jnp.copy, online))
 
 

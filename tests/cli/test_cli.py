@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,11 +35,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _away_from_home(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMAD_CACHE", str(cache))
+    monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 3600.0)
     monkeypatch.chdir(tmp_path)
 
 
 WRONG = {
-    "play cn-2 out.gif": "who is to play? give either --random or --quality expert",
+    "play cn-2 out.gif": "who is to play? give either --random, or --quality expert",
     "play --random cn-22 out.gif": "there is no world named 'cn-22'; did you mean cn-2",
     "play --random chess out.gif": "there is no world named 'chess'; known: cn-10, ",
     "play --random cn-9-2x2 out.gif": "cn-9-2x2: needs 1 to 2 agents",
@@ -48,7 +50,7 @@ WRONG = {
     "play --random cn-2 out.png": "the name must end in .gif",
     "play --random cn-2 .": "cannot write .: it is a folder",
     "play --random cn-2 file/out.gif --seed 1": "cannot write file/out.gif: file is not a folder",
-    "evaluate --stream cn": "add --random",
+    "evaluate --stream cn": "who is to play?",
     "evaluate --random": "give a stream with --stream",
     "evaluate --random --stream cm": "there is no stream named 'cm'; did you mean cn?",
     "evaluate --random --stream cn --tasks": "stream 'cn' has no task",
@@ -274,11 +276,23 @@ def test_bench_measures_worlds(capsys: pytest.CaptureFixture[str]) -> None:
     assert "steps/second" in out
 
 
-def test_progress_is_shown_to_people_only(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for watched in (False, True):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda watched=watched: watched)
-        with progress() as bar:
-            list(bar.track(range(3), description="counting"))
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert ("counting" in err) == watched
+def test_progress_is_a_bar_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress() as bar:
+        list(bar.track(range(3), description="counting"))
+    out, err = capsys.readouterr()
+    assert out == "" and "counting" in err
+
+
+def test_progress_is_a_line_now_and_then_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    with progress() as bar:
+        list(bar.track(range(3), description="counting"))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 0.01)
+    with progress() as bar:
+        task = bar.add_task("counting", total=4)
+        bar.advance(task)
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and set(lines) == {"counting: 25 %"}

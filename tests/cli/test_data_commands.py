@@ -13,6 +13,7 @@ from comad.envs.navigation import published
 from comad.experts import library, qmix
 from comad.experts.library import Card
 from comad.experts.qmix import Qmix
+from comad.experts.recipes import Recipe
 from comad.types import settings
 
 TRAINER = Qmix(width=8, num_pools=1, num_worlds=4, unroll=4, capacity=16, batch=4, window=3)
@@ -125,8 +126,11 @@ def test_wrong_input_is_one_line_and_exit_code_two(data: Path, command: str, mes
     assert message in said and said.count("\n") == 1 and not data.exists()
 
 
-def test_training_an_expert_writes_its_card(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Small enough that any team succeeds now and then.
+def test_training_an_expert_writes_its_card(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("comad.cli.experts.recipe", lambda _: Recipe(TRAINER))
+    # A field so small that any team succeeds now and then.
     assert main(["experts", "train", "--tasks", "cn-2-5x5", "--steps", "600", "--weights", "w"]) == 0
     card = json.loads((tmp_path / "w" / "cn-2-5x5-50t-2r" / "expert.json").read_text())
     assert card["episodes"] == 2000 and card["command"] == "comad experts train --tasks cn-2-5x5-50t-2r --seed 0 --steps 600"
