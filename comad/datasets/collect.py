@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from comad.datasets.layout import columns
+from comad.datasets.layout import Values, columns, episode_starts
 from comad.datasets.store import write
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, Player, episode_keys, rollout
@@ -17,8 +17,6 @@ from comad.types import Actions, Spec, Step
 
 CHUNK = 250
 """Episodes played at once: enough to fill the machine, few enough to show progress and to fit in memory."""
-
-Values = dict[str, np.ndarray]
 
 
 def collect(
@@ -36,8 +34,7 @@ def collect(
         chunks.append(_flatten(env.spec, *jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], (outcome, moments))))
         yield first + count
     values = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    lengths = values["episode.length"].astype(np.int64)
-    values["episode.start"] = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
+    values["episode.start"] = episode_starts(values["episode.length"])
     write(path, env.spec, quality, values, {**provenance, "seed": seed})
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from comad.datasets.layout import columns, decode
-from comad.datasets.starcraft import Values, episode_starts, flatten, is_starcraft, split_obs, split_state, starcraft_map, widths
+from comad.datasets.flat import flatten, split_obs, split_state, widths
+from comad.datasets.layout import Values, columns, decode, episode_starts
+from comad.datasets.starcraft import is_starcraft, starcraft_map
 from comad.datasets.store import Dataset, write
 from comad.envs import make
 from comad.errors import UserError

@@ -12,6 +12,9 @@ import numpy as np
 
 from comad.types import Continuous, Feature, Spec
 
+Values = dict[str, np.ndarray]
+"""Arrays by the names of their columns, as the program sees them."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -94,3 +97,9 @@ def decode(column: Column, stored: np.ndarray) -> np.ndarray:
 def scales(column: Column) -> np.ndarray:
     """What stored whole numbers are multiplied by, feature by feature."""
     return np.array([feature.scale for feature in column.features], np.float32)
+
+
+def episode_starts(lengths: np.ndarray) -> np.ndarray:
+    """First moment of every episode, laid end to end."""
+    moments = np.asarray(lengths, np.int64) + 1
+    return np.cumsum(moments) - moments

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, encode
+from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, encode, episode_starts
 from comad.datasets.statistics import Statistics, statistics
 from comad.errors import UserError
 from comad.files import new_folder, read_json, sha256, write_json
@@ -175,8 +175,8 @@ def check(dataset: Dataset) -> list[str]:
 def _check_values(dataset: Dataset) -> list[str]:
     problems = []
     starts, lengths = np.asarray(dataset.starts), np.asarray(dataset.lengths)
-    expected = np.concatenate([[0], np.cumsum(lengths.astype(np.int64) + 1)])
-    if not (lengths >= 1).all() or not np.array_equal(starts, expected[:-1]) or expected[-1] != len(dataset.arrays["reward"]):
+    filled = int(lengths.astype(np.int64).sum()) + len(lengths)
+    if not (lengths >= 1).all() or not np.array_equal(starts, episode_starts(lengths)) or filled != len(dataset.arrays["reward"]):
         return ["episode.start: episodes overlap, leave gaps or do not fill the dataset"]
     for name, column in dataset.columns.items():
         if column.dtype == "float32" and not np.isfinite(dataset.arrays[name]).all():

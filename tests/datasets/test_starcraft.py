@@ -1,6 +1,7 @@
 import pytest
 
-from comad.datasets.starcraft import starcraft_map, widths
+from comad.datasets.flat import widths
+from comad.datasets.starcraft import starcraft_map
 from comad.errors import UserError
 from comad.types import Feature
 
