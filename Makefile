@@ -8,7 +8,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 run: install
 	$(BIN)/comad evaluate --random --stream cn
+	$(BIN)/comad evaluate --quality expert --stream cn
 	$(BIN)/comad play --random cn-4 out/cn-4-random.gif
+	$(BIN)/comad play --quality expert cn-4 out/cn-4-expert.gif
 
 test: install-dev check
 	$(BIN)/python -m pytest -n 2

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
 from comad.cli.tasks import choose
@@ -87,9 +88,9 @@ class Train:
             steps=reached.steps,
             minutes=round(reached.seconds / 60, 1),
             episodes=len(outcome.total),
-            total=float(outcome.total.mean()),
-            success=float(outcome.success.mean()),
-            length=float(outcome.length.mean()),
+            total=mean(outcome.total),
+            success=mean(outcome.success),
+            length=mean(outcome.length),
             command=f"comad experts train --tasks {env.spec.env} --seed {self.seed}{steps}",
         )
         return library.put(self.weights, agent, card)
@@ -119,6 +120,11 @@ class Experts:
     def run(self) -> None:
         """Do it."""
         self.verb.run()
+
+
+def mean(values: Any) -> float:
+    """A mean as a card states it."""
+    return round(float(np.asarray(values, float).mean()), 4)
 
 
 def show_cards(title: str, cards: list[Card]) -> None:
