@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.types import ID_BITS, Actions, Continuous, PRNGKey, Spec, StateTokens, Tokens
+from comad.types import ID_BITS, Actions, Continuous, Discrete, PRNGKey, Spec, StateTokens, Tokens
 
 UNAVAILABLE = -1e9
 """The logit of an action that cannot be taken: probability zero in single precision, yet finite."""
@@ -46,18 +46,23 @@ def complete(tokens: Tokens, last_actions: Actions, spec: Spec) -> Tokens:
     Worlds and datasets leave these out because they follow from the agent's index and the previous actions; only here are they made.
     """
     numbers = jnp.asarray(agent_bits(spec.num_agents))
-    own = [tokens.own, jnp.broadcast_to(numbers, (*tokens.own.shape[:-1], ID_BITS))]
+    own = [tokens.own, jnp.broadcast_to(numbers, (*tokens.own.shape[:-1], ID_BITS)), action_features(last_actions, spec)]
     targets = tokens.targets
-    if isinstance(spec.actions, Continuous):
-        own.append(last_actions)
-    else:
-        base = len(spec.actions.base)
-        own.append(jax.nn.one_hot(last_actions, base))
-        if spec.actions.targeted:
-            own.append((last_actions >= base)[..., None].astype(jnp.float32))
-            aimed = jax.nn.one_hot(last_actions - base, spec.num_targets)
-            targets = jnp.concatenate([targets, aimed[..., None]], axis=-1)
+    if isinstance(spec.actions, Discrete) and spec.aims:
+        aimed = jax.nn.one_hot(last_actions - len(spec.actions.base), spec.num_targets)
+        targets = jnp.concatenate([targets, aimed[..., None]], axis=-1)
     return Tokens(jnp.concatenate(own, axis=-1), tokens.allies, targets, tokens.ally_seen, tokens.target_seen)
+
+
+def action_features(actions: Actions, spec: Spec) -> Float[Array, "*batch agent feature"]:
+    """Actions as numbers of one width for any number of targets: base actions one-hot and one for any aimed action, or the vector."""
+    if isinstance(spec.actions, Continuous):
+        return actions
+    base = len(spec.actions.base)
+    features = jax.nn.one_hot(actions, base)
+    if not spec.aims:
+        return features
+    return jnp.concatenate([features, (actions >= base)[..., None].astype(features.dtype)], axis=-1)
 
 
 def agent_bits(num_agents: int) -> np.ndarray:

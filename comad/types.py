@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from comad.errors import UserError
 
 PRNGKey = Key[Array, ""]
-Actions = Int[Array, "*batch agent"] | Float[Array, "*batch agent action"]
+Actions = Int[Array, "*batch agent"] | Float[Array, "*batch agent component"]
 
 ID_BITS = 5
 """Bits of an agent's number in its own token: teams of up to 32."""
@@ -102,6 +102,11 @@ class Spec:
         return len(self.actions.names(self.num_targets))
 
     @property
+    def aims(self) -> bool:
+        """Whether some actions are aimed at targets."""
+        return isinstance(self.actions, Discrete) and bool(self.actions.targeted)
+
+    @property
     def last_action_size(self) -> int:
         """Numbers that tell the last action inside the own token: base actions one-hot and one for any aimed action."""
         if isinstance(self.actions, Continuous):
@@ -121,7 +126,7 @@ class Spec:
     @property
     def target_size(self) -> int:
         """Width of a target token as networks see it, with the bit that says the agent aimed at it last."""
-        return len(self.target) + (isinstance(self.actions, Discrete) and bool(self.actions.targeted))
+        return len(self.target) + self.aims
 
 
 class Tokens(eqx.Module):
@@ -167,7 +172,7 @@ class Batch(eqx.Module):
     """Completed: with the agents' numbers and last actions."""
     state: StateTokens
     available: Bool[Array, "row time agent action"]
-    actions: Int[Array, "row time agent"] | Float[Array, "row time agent action"]
+    actions: Int[Array, "row time agent"] | Float[Array, "row time agent component"]
     reward: Float[Array, "row time"]
     terminated: Bool[Array, "row time"]
     """This step ended its episode and no value lies beyond."""

@@ -25,12 +25,13 @@ ALLOWED = {
     "evaluation": EVERYONE | {"envs", "methods"},
     "runs": {"errors", "files"},
     "metrics": {"errors"},
+    "theory": {"errors"},
     "training": EVERYONE | {"streams", "datasets", "methods", "evaluation", "runs"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
     "reports": {"errors", "files", "metrics", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
 }
-WITHOUT_JAX = {"errors", "files", "streams", "metrics", "runs", "reports"}
+WITHOUT_JAX = {"errors", "files", "streams", "metrics", "theory", "runs", "reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -1,5 +1,6 @@
 """`comad experts`: train the players that record data, and show those that come with the package."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,7 +52,7 @@ class Train:
         start = self.start(env, recipe)
         with progress() as bar:
             bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
-            for now in training.train(env, recipe.trainer, self.seed, folder, start=start):
+            for now in training.train(env, recipe.trainer, self.seed, folder, recipe.every, start):
                 bar.update(
                     bar_task, completed=now.steps, description=f"training {task.name}  return {now.total:.2f}  length {now.length:.1f}"
                 )
@@ -62,8 +63,8 @@ class Train:
         found = recipe(env)
         if self.steps is None:
             return found
-        trainer = type(found.trainer)(**{**settings(found.trainer), "steps": self.steps})
-        return Recipe(trainer, found.start)
+        trainer = dataclasses.replace(found.trainer, steps=self.steps)
+        return dataclasses.replace(found, trainer=trainer)
 
     def start(self, env: Env[Any], recipe: Recipe) -> Any:
         """The smaller team's expert to begin from: one trained here if there is, else the shipped one."""

@@ -12,9 +12,11 @@ class Recipe:
     trainer: Qmix
     start: str = ""
     """World whose expert's weights to begin from."""
+    every: int = 10_000
+    """Environment steps between evaluations; who learns quickly leaps over the medium level if they are far apart."""
 
 
-_FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000))
+_FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=1_000)
 
 RECIPES = {
     "cn-2": Recipe(Qmix(steps=1_000_000, epsilon_steps=50_000)),

@@ -1,0 +1,105 @@
+"""Entity attention: tokens of any number in, summaries of one width out, so that one set of weights fits every team.
+
+    x = embedding of each token by its kind,   weight_ij = softmax_j(query(x_i) . key(x_j) / sqrt(projection)),
+    e_i = LayerNorm(x_i + value(sum_j weight_ij x_j))
+
+The value is applied after the weighted sum and the key is folded into the query, both of which change nothing but the cost: where only
+some tokens are read, the others are never projected.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from comad.networks.layers import Draws, LayerNorm, Linear, Mlp
+from comad.tokens import mask_unavailable
+from comad.types import Spec, StateTokens, Tokens
+
+WIDTH = 64
+PROJECTION = 8
+
+Entities = Float[Array, "*batch entity width"]
+
+
+class Attention(eqx.Module):
+    """One head of attention with a residual and a layer normalization."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    norm: LayerNorm
+
+    @classmethod
+    def create(cls, draws: Draws) -> "Attention":
+        """Fresh weights."""
+        query, key = Linear.create(draws, WIDTH, PROJECTION), Linear.create(draws, WIDTH, PROJECTION)
+        return cls(query, key, Linear.create(draws, WIDTH, WIDTH), LayerNorm.create(WIDTH))
+
+    def __call__(self, readers: Entities, entities: Float[Array, "*batch other width"], present: Bool[Array, "*batch other"]) -> Entities:
+        """What each reader makes of all entities that are present."""
+        # A key's bias adds the same to all scores of a reader, so it cancels and folding the key's weight suffices.
+        folded = Linear(self.key.weight.T, jnp.zeros(WIDTH))(self.query(readers))
+        scores = jnp.einsum("...iw,...jw->...ij", folded, entities) * PROJECTION**-0.5
+        weights = jax.nn.softmax(mask_unavailable(scores, jnp.broadcast_to(present[..., None, :], scores.shape)), axis=-1)
+        return self.norm(readers + self.value(jnp.einsum("...ij,...jw->...iw", weights, entities)))
+
+
+class ObservationEncoder(eqx.Module):
+    """Each agent's summary of what it sees and, where actions aim at targets, its view of each of them."""
+
+    own: Mlp
+    ally: Mlp
+    target: Mlp
+    attention: Attention
+    aims: bool = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec) -> "ObservationEncoder":
+        """Fresh weights for a world's tokens."""
+        sizes = (spec.own_size, spec.ally_size, spec.target_size)
+        own, ally, target = (Mlp.create(draws, (size, WIDTH, WIDTH)) for size in sizes)
+        return cls(own, ally, target, Attention.create(draws), spec.aims)
+
+    def __call__(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"] | None]:
+        """Summaries of the own token, and of the targets if anything aims at them."""
+        own, allies, targets = self.own(tokens.own)[..., None, :], self.ally(tokens.allies), self.target(tokens.targets)
+        entities = jnp.concatenate([own, allies, targets], axis=-2)
+        itself = jnp.ones((*tokens.own.shape[:-1], 1), bool)
+        seen = jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)
+        if not self.aims:
+            return self.attention(own, entities, seen)[..., 0, :], None
+        read = self.attention(jnp.concatenate([own, targets], axis=-2), entities, seen)
+        return read[..., 0, :], read[..., 1:, :]
+
+
+class StateEncoder(eqx.Module):
+    """A summary of each agent's place in the whole situation, and one of the situation."""
+
+    agent: Mlp
+    target: Mlp
+    context: Mlp | None
+    attention: Attention
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec, extra: int = 0) -> "StateEncoder":
+        """Fresh weights for a world's state tokens, with room for extra features of each agent, such as its action."""
+        agent = Mlp.create(draws, (len(spec.state_agent) + extra, WIDTH, WIDTH))
+        target = Mlp.create(draws, (len(spec.state_target), WIDTH, WIDTH))
+        context = Mlp.create(draws, (len(spec.context), WIDTH, WIDTH)) if spec.context else None
+        return cls(agent, target, context, Attention.create(draws))
+
+    def __call__(
+        self, state: StateTokens, extra: Float[Array, "*batch agent extra"] | None = None
+    ) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch width"]]:
+        """Agents' summaries, and the mean over all entities that are present."""
+        features = state.agents if extra is None else jnp.concatenate([state.agents, extra], axis=-1)
+        parts, present = [self.agent(features), self.target(state.targets)], [state.agent_present, state.target_present]
+        if self.context:
+            parts.append(self.context(state.context)[..., None, :])
+            present.append(jnp.ones((*state.context.shape[:-1], 1), bool))
+        entities, there = jnp.concatenate(parts, axis=-2), jnp.concatenate(present, axis=-1)
+        read = self.attention(entities, entities, there)
+        counted = there[..., None].astype(read.dtype)
+        mean = (read * counted).sum(-2) / jnp.maximum(counted.sum(-2), 1.0)
+        return read[..., : state.agents.shape[-2], :], mean

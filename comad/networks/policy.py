@@ -1,0 +1,131 @@
+"""From what an agent has seen to what it does: the trunk that all heads share, and the heads that decide."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from comad.networks.attention import WIDTH, ObservationEncoder
+from comad.networks.layers import Draws, Gru, Mlp
+from comad.tokens import mask_unavailable
+from comad.types import Actions, Continuous, PRNGKey, Spec, Tokens
+
+LOG_SPREAD = (-5.0, 2.0)
+"""Bounds on the logarithm of a standard deviation."""
+MEAN_BOUND = 9.0
+"""Bound on the mean of a continuous action before it is squashed."""
+
+
+class View(eqx.Module):
+    """An agent's history in one vector, and its view of each target where actions aim at them."""
+
+    history: Float[Array, "*batch agent width"]
+    targets: Float[Array, "*batch agent target width"] | None
+
+
+class Trunk(eqx.Module):
+    """F: what an agent sees, and what it has seen."""
+
+    encoder: ObservationEncoder
+    mlp: Mlp
+    memory: Gru | None
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec, recurrent: bool = True) -> "Trunk":
+        """Fresh weights; without memory a history is its last moment."""
+        encoder, mlp = ObservationEncoder.create(draws, spec), Mlp.create(draws, (WIDTH, WIDTH, WIDTH))
+        return cls(encoder, mlp, Gru.create(draws, WIDTH, WIDTH) if recurrent else None)
+
+    def start(self, *lead: int) -> Float[Array, "*lead size"]:
+        """Memory at the start of an episode."""
+        return jnp.zeros((*lead, self.memory.size if self.memory else 0))
+
+    def __call__(
+        self, memory: Float[Array, "row agent size"], tokens: Tokens, first: Bool[Array, "row time"]
+    ) -> tuple[View, Float[Array, "row agent size"]]:
+        """Views at every moment of rows of time, and the memory after them."""
+        own, targets = self.encoder(tokens)
+        history = self.mlp(own)
+        if self.memory:
+            history, memory = self.memory.over_time(memory, jax.nn.relu(history), first)
+        return View(history, targets), memory
+
+
+class ActionHead(eqx.Module):
+    """A policy on top of the trunk, for numbered actions or for vectors.
+
+    Numbered: one logit per base action from the history, one per target from the history and the view of that target. Vectors: a Gaussian
+    squashed by tanh.
+    """
+
+    base: Mlp
+    aimed: Mlp | None
+    spec: Spec = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec, skill_size: int = 0) -> "ActionHead":
+        """Fresh weights, with room for a skill beside the history."""
+        continuous = isinstance(spec.actions, Continuous)
+        outputs = 2 * len(spec.actions.components) if isinstance(spec.actions, Continuous) else len(spec.actions.base)
+        base = Mlp.create(draws, (WIDTH + skill_size, WIDTH, WIDTH, outputs))
+        aims = not continuous and spec.aims
+        return cls(base, Mlp.create(draws, (2 * WIDTH + skill_size, WIDTH, WIDTH, 1)) if aims else None, spec)
+
+    def logits(
+        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"]
+    ) -> Float[Array, "*batch agent action"]:
+        """Unnormalized log-probabilities of numbered actions."""
+        features = jnp.concatenate([view.history, skill], axis=-1)
+        logits = self.base(features)
+        if self.aimed and view.targets is not None:
+            lead = (*view.targets.shape[:-1], features.shape[-1])
+            pairs = jnp.concatenate([jnp.broadcast_to(features[..., None, :], lead), view.targets], axis=-1)
+            logits = jnp.concatenate([logits, self.aimed(pairs)[..., 0]], axis=-1)
+        return mask_unavailable(logits, available)
+
+    def gaussian(self, view: View, skill: Float[Array, "*batch agent skill"]) -> tuple[Array, Array]:
+        """Mean and log standard deviation of a vector action before it is squashed."""
+        mean, log_spread = jnp.split(self.base(jnp.concatenate([view.history, skill], axis=-1)), 2, axis=-1)
+        return jnp.clip(mean, -MEAN_BOUND, MEAN_BOUND), jnp.clip(log_spread, *LOG_SPREAD)
+
+    def log_probability(
+        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
+    ) -> Float[Array, "*batch agent"]:
+        """Log-probability (or log-density) of recorded actions."""
+        if isinstance(self.spec.actions, Continuous):
+            return squashed_log_density(actions, *self.gaussian(view, skill))
+        return gather_last(jax.nn.log_softmax(self.logits(view, skill, available)), actions)
+
+    def sample(
+        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], key: PRNGKey
+    ) -> Actions:
+        """Draw actions."""
+        if isinstance(self.spec.actions, Continuous):
+            mean, log_spread = self.gaussian(view, skill)
+            return jnp.tanh(mean + jnp.exp(log_spread) * jax.random.normal(key, mean.shape))
+        return jax.random.categorical(key, self.logits(view, skill, available))
+
+    def mode(self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"]) -> Actions:
+        """The likeliest actions."""
+        if isinstance(self.spec.actions, Continuous):
+            return jnp.tanh(self.gaussian(view, skill)[0])
+        return self.logits(view, skill, available).argmax(-1)
+
+
+def squashed_log_density(
+    actions: Float[Array, "*batch component"], mean: Float[Array, "*batch component"], log_spread: Float[Array, "*batch component"]
+) -> Float[Array, "*batch"]:
+    """Log-density of a tanh-squashed Gaussian at actions in [-1, 1]."""
+    edge = 1.0 - 1e-6
+    raw = jnp.arctanh(jnp.clip(actions, -edge, edge))
+    gaussian = -0.5 * jnp.square((raw - mean) * jnp.exp(-log_spread)) - log_spread - 0.5 * math.log(2 * math.pi)
+    # log(1 - tanh(x)^2), written so that it stays finite for large x.
+    squashing = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
+    return (gaussian - squashing).sum(-1)
+
+
+def gather_last(values: Float[Array, "*batch choice"], index: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """The value at an index of the last axis."""
+    return jnp.take_along_axis(values, index[..., None], axis=-1)[..., 0]

@@ -1,0 +1,179 @@
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from comad.envs.navigation import Navigation
+from comad.networks import density, skills
+from comad.networks.attention import PROJECTION, WIDTH, Attention, ObservationEncoder, StateEncoder
+from comad.networks.critics import ActionValue, LinearMixer, StateValue, mix
+from comad.networks.heads import create_heads, each, pick, put
+from comad.networks.layers import Gru, LayerNorm, Linear, initialize
+from comad.networks.policy import ActionHead, Trunk, squashed_log_density
+from comad.tokens import complete
+from comad.types import Continuous, Discrete, Spec, StateTokens, Tokens
+
+CN = Navigation(3, 8).spec
+AIMING = dataclasses.replace(CN, num_targets=2, actions=Discrete(("stop", "go"), targeted="attack"))
+VECTORS = dataclasses.replace(CN, actions=Continuous(("hip", "ankle")))
+KEY = jax.random.key(0)
+
+
+def random_tokens(spec: Spec, *lead: int) -> Tokens:
+    own, allies, targets = (jax.random.normal(key, shape) for key, shape in zip(jax.random.split(KEY, 3), shapes(spec, lead), strict=True))
+    seen = jnp.ones(allies.shape[:-1], bool), jnp.ones(targets.shape[:-1], bool)
+    actions = jnp.zeros((*lead, spec.num_agents, 2)) if isinstance(spec.actions, Continuous) else jnp.zeros((*lead, spec.num_agents), int)
+    return complete(Tokens(own, allies, targets, *seen), actions, spec)
+
+
+def shapes(spec: Spec, lead: tuple[int, ...]) -> list[tuple[int, ...]]:
+    agents = spec.num_agents
+    return [(*lead, agents, 2), (*lead, agents, agents - 1, 2), (*lead, agents, spec.num_targets, 2)]
+
+
+def random_state(spec: Spec, *lead: int) -> StateTokens:
+    agents, targets = jax.random.normal(KEY, (*lead, spec.num_agents, 2)), jax.random.normal(KEY, (*lead, spec.num_targets, 2))
+    return StateTokens(agents, targets, jnp.zeros((*lead, 0)), jnp.ones(agents.shape[:-1], bool), jnp.ones(targets.shape[:-1], bool))
+
+
+def fresh(make: Any) -> Any:
+    """A network with random weights, made in one compiled piece."""
+    return jax.jit(partial(initialize, make))(KEY)
+
+
+def call(network: Any, *arguments: Any, verb: str = "__call__") -> Any:
+    """What a network (or one of its verbs) gives, computed in one compiled piece."""
+    return jax.jit(lambda network, *arguments: getattr(network, verb)(*arguments))(network, *arguments)
+
+
+def same(first: Any, second: Any) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), first, second)))
+
+
+def test_layers_on_any_leading_axes_are_plain_products() -> None:
+    layer = fresh(lambda draws: Linear.create(draws, 3, 2))
+    x = jax.random.normal(KEY, (4, 5, 3))
+    assert np.allclose(layer(x), np.asarray(x) @ np.asarray(layer.weight) + np.asarray(layer.bias), atol=1e-6)
+    assert np.abs(layer.weight).max() <= 3**-0.5 and len(np.unique(layer.weight)) == 6
+    normed = np.asarray(LayerNorm.create(3)(x))
+    assert np.allclose(normed.mean(-1), 0, atol=1e-6) and np.allclose(normed.std(-1), 1, atol=1e-3)
+
+
+def test_memory_over_time_is_step_by_step_and_starts_afresh_where_an_episode_begins() -> None:
+    gru = fresh(lambda draws: Gru.create(draws, 4, 5))
+    x = jax.random.normal(KEY, (2, 6, 3, 4))
+    first = jnp.array([[True, False, False, True, False, False], [False] * 6])
+    start = jax.random.normal(KEY, (2, 3, 5))
+    memories, last = gru.over_time(start, x, first)
+    memory = start
+    for time in range(6):
+        memory = jnp.where(first[:, time, None, None], 0.0, memory)
+        memory = gru(memory, x[:, time])
+        assert np.allclose(memories[:, time], memory, atol=1e-6)
+    assert np.allclose(last, memory, atol=1e-6)
+
+
+def test_folded_attention_is_the_written_formula() -> None:
+    block = fresh(Attention.create)
+    x = jax.random.normal(KEY, (2, 5, WIDTH))
+    present = jnp.array([[True] * 5, [True, False, True, True, False]])
+    scores = block.query(x) @ jnp.swapaxes(block.key(x), -1, -2) / np.sqrt(PROJECTION)
+    scores = jnp.where(present[:, None], scores, -jnp.inf)
+    expected = block.norm(x + jax.nn.softmax(scores) @ block.value(x))
+    assert np.allclose(block(x, x, present), expected, atol=1e-5)
+
+
+def test_summaries_ignore_the_order_of_entities_and_what_is_not_seen() -> None:
+    encoder = fresh(lambda draws: ObservationEncoder.create(draws, CN))
+    tokens = random_tokens(CN, 4)
+    own, _ = call(encoder, tokens)
+    shuffled = dataclasses.replace(tokens, allies=tokens.allies[..., ::-1, :], targets=tokens.targets[..., ::-1, :])
+    assert np.allclose(call(encoder, shuffled)[0], own, atol=1e-5)
+    hidden = dataclasses.replace(tokens, target_seen=tokens.target_seen.at[..., 0].set(False))
+    moved = dataclasses.replace(hidden, targets=hidden.targets.at[..., 0, :].add(5.0))
+    assert same(call(encoder, hidden)[0], call(encoder, moved)[0]) and not np.allclose(call(encoder, hidden)[0], own, atol=1e-3)
+
+
+def test_one_set_of_weights_fits_every_team() -> None:
+    trunk = fresh(lambda draws: Trunk.create(draws, CN))
+    for agents in (2, 5):
+        spec = Navigation(agents, 12).spec
+        view, memory = call(trunk, trunk.start(3, agents), random_tokens(spec, 3, 4), jnp.zeros((3, 4), bool))
+        assert view.history.shape == (3, 4, agents, WIDTH) and memory.shape == (3, agents, WIDTH)
+
+
+def test_an_absent_entity_does_not_count_in_the_state() -> None:
+    encoder = fresh(lambda draws: StateEncoder.create(draws, CN))
+    state = random_state(CN, 4)
+    gone = dataclasses.replace(state, target_present=state.target_present.at[..., 1].set(False))
+    moved = dataclasses.replace(gone, targets=gone.targets.at[..., 1, :].add(3.0))
+    assert same(call(encoder, gone), call(encoder, moved)) and not np.allclose(call(encoder, gone)[1], call(encoder, state)[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("spec", [CN, AIMING, VECTORS], ids=["numbered", "aimed", "vectors"])
+def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
+    tokens, state = random_tokens(spec, 2, 3), random_state(spec, 2, 3)
+    trunk = fresh(lambda draws: Trunk.create(draws, spec))
+    head = fresh(lambda draws: ActionHead.create(draws, spec, skill_size=4))
+    view, _ = call(trunk, trunk.start(2, 3), tokens, jnp.zeros((2, 3), bool))
+    log_probability = partial(call, head, verb="log_probability")
+    skill, available = jnp.zeros((2, 3, 3, 4)), jnp.ones((2, 3, 3, spec.num_actions), bool)
+    if spec.num_actions:
+        available = available.at[..., -1].set(False)
+        chances = jnp.stack([log_probability(view, skill, available, jnp.full((2, 3, 3), a)) for a in range(spec.num_actions)])
+        assert np.allclose(jnp.exp(chances).sum(0), 1, atol=1e-5) and (np.exp(chances[-1]) == 0).all()
+    actions = call(head, view, skill, available, KEY, verb="sample")
+    assert jnp.isfinite(log_probability(view, skill, available, actions)).all()
+    q, v = fresh(lambda draws: ActionValue.create(draws, spec)), fresh(lambda draws: StateValue.create(draws, spec))
+    weight, bias = call(fresh(lambda draws: LinearMixer.create(draws, spec)), state)
+    values = call(q, tokens, actions)
+    assert values.shape == call(v, tokens).shape == weight.shape == (2, 3, 3)
+    assert (np.asarray(weight) >= 0).all() and mix(weight, bias, values).shape == (2, 3)
+
+
+def test_the_squashed_density_is_scipys() -> None:
+    raw, mean, log_spread = np.array([0.3, -1.2]), np.array([0.1, -1.0]), np.array([-0.5, 0.4])
+    action = np.tanh(raw)
+    expected = norm.logpdf(raw, mean, np.exp(log_spread)) - np.log(1 - action**2)
+    found = squashed_log_density(*(jnp.asarray(part, jnp.float32) for part in (action, mean, log_spread)))
+    assert float(found) == pytest.approx(expected.sum(), rel=1e-4)
+
+
+def test_only_the_head_that_is_put_changes() -> None:
+    heads = create_heads(lambda draws: Linear.create(draws, 2, 2), KEY, capacity=4)
+    changed = put(heads, 2, jax.tree.map(lambda leaf: leaf + 1, pick(heads, 2)))
+    assert [same(pick(heads, head), pick(changed, head)) for head in range(4)] == [True, True, False, True]
+    outputs = each(heads, lambda head: head(jnp.ones(2)))
+    assert outputs.shape == (4, 2) and len(np.unique(outputs)) == 8
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+def test_skills_differ_by_a_divergence_that_is_zero_only_at_home(kind: skills.Kind) -> None:
+    here, there = (jax.random.normal(jax.random.key(seed), (1, 1, skills.parameter_size(kind, 3))) for seed in (1, 2))
+    assert np.allclose(skills.divergence(kind, here, here), 0, atol=1e-6)
+    found = float(skills.divergence(kind, here, there)[0, 0])
+    drawn = jax.vmap(lambda key: skills.draw(kind, here, key))(jax.random.split(KEY, 20_000))
+    difference = log_density(kind, here, drawn) - log_density(kind, there, drawn)
+    assert found == pytest.approx(float(difference.mean()), abs=4 * float(difference.std()) / np.sqrt(20_000)) and found > 0
+
+
+def log_density(kind: skills.Kind, parameters: jax.Array, drawn: jax.Array) -> np.ndarray:
+    values = np.asarray(parameters)[None]
+    if kind == "categorical":
+        return (np.asarray(jax.nn.log_softmax(values)) * np.asarray(drawn)).sum(-1)
+    return norm.logpdf(np.asarray(drawn), values[..., :3], np.exp(np.clip(values[..., 3:], -5, 2))).sum(-1)
+
+
+def test_noise_touches_only_what_is_present_and_contrast_prefers_the_recorded() -> None:
+    state = random_state(CN, 500)
+    state = dataclasses.replace(state, target_present=state.target_present.at[..., 0].set(False))
+    noisy = density.perturb(state, 0.1, KEY)
+    assert same(noisy.targets[:, 0], state.targets[:, 0])
+    assert float((noisy.agents - state.agents).std()) == pytest.approx(0.1, rel=0.1)
+    assert density.contrast(jnp.float32(2.0), jnp.float32(-2.0)) < density.contrast(jnp.float32(-2.0), jnp.float32(2.0))
+    assert float(density.contrast(jnp.float32(0.0), jnp.float32(0.0))) == pytest.approx(2 * np.log(2))
