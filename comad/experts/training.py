@@ -23,7 +23,7 @@ from comad.files import read_json, write_json
 from comad.types import settings
 
 EVALUATION_EPISODES = 256
-MEDIUM_LIMIT = 0.7
+MEDIUM_LIMIT = 0.65
 """A medium team has half of the expert's return, and at most this share."""
 
 
