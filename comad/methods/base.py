@@ -1,0 +1,46 @@
+"""What a method is: a frozen dataclass of its settings with five pure verbs. The training loop knows nothing else about it."""
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Array, Bool, Int
+
+from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
+
+State = TypeVar("State")
+Logs = dict[str, Array]
+"""Numbers worth keeping of one update."""
+
+
+@runtime_checkable
+class Method(Protocol[State]):
+    """Learns the tasks of a stream one after another."""
+
+    def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> State:
+        """Everything the method will ever need, at its final size; ``updates`` is the number per task."""
+        ...
+
+    def begin(self, state: State, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> State:
+        """A task starts; ``sample`` shows some of its data."""
+        ...
+
+    def update(self, state: State, batch: Batch, key: PRNGKey) -> tuple[State, Logs]:
+        """One gradient step."""
+        ...
+
+    def finish(self, state: State, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> State:
+        """A task ends."""
+        ...
+
+    def route(self, state: State, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+        """The head that is to play a task."""
+        ...
+
+    def start(self, state: State, num_agents: int) -> Any:
+        """The memory with which a team begins an episode."""
+        ...
+
+    def act(
+        self, state: State, memory: Any, tokens: Tokens, available: Bool[Array, "agent action"], head: Int[Array, ""], key: PRNGKey
+    ) -> tuple[Actions, Any]:
+        """What each agent does, from its own tokens and its own memory."""
+        ...

@@ -1,0 +1,105 @@
+"""The skill library: which heads there are, how sure each one is of its own data, and which head a new task gets."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from comad.networks.density import DensityTrunk, perturb
+from comad.networks.heads import each, pick
+from comad.networks.layers import Mlp
+from comad.types import Batch, PRNGKey, StateTokens
+
+SMALLEST_DENSITY = 1e-6
+
+Opening = Literal["absolute", "relative"]
+Reuse = Literal["ratio", "softmax", "uniform"]
+
+
+class Library(eqx.Module):
+    """Bookkeeping of heads at fixed capacity."""
+
+    used: Int[Array, ""]
+    """How many heads have been opened."""
+    active: Int[Array, ""]
+    """The head that learns now."""
+    head_of_task: Int[Array, " task"]
+    own_score: Float[Array, " head"]
+    """A head's mean log-odds on its own data, when it last learned."""
+    noise_score: Float[Array, " head"]
+    """And on that data with noise."""
+    scores: Float[Array, " head"]
+    """Every head's score on the newest task's data, before it was learned."""
+
+    @classmethod
+    def create(cls, capacity: int, num_tasks: int) -> "Library":
+        """No head opened yet."""
+        nothing = jnp.zeros(capacity)
+        return cls(jnp.int32(0), jnp.int32(0), jnp.full(num_tasks, -1, jnp.int32), nothing, nothing, nothing)
+
+    @property
+    def opened(self) -> Bool[Array, " head"]:
+        """Which heads have been opened."""
+        return jnp.arange(len(self.own_score)) < self.used
+
+
+def log_odds(trunk: DensityTrunk, heads: Mlp, state: StateTokens) -> Float[Array, "head *batch"]:
+    """How familiar situations are to every head."""
+    summary = trunk(state)
+    return each(heads, lambda head: head(summary)[..., 0])
+
+
+def mean_log_odds(trunk: DensityTrunk, heads: Mlp, sample: Batch) -> Float[Array, " head"]:
+    """How familiar a task's data is to every head."""
+    odds = log_odds(trunk, heads, sample.state)
+    return jnp.where(sample.present[None], odds, 0.0).sum((1, 2)) / sample.present.sum()
+
+
+def admit(
+    library: Library, task: Int[Array, ""], scores: Float[Array, " head"], rule: Opening, threshold: float, ratio: float, expand: bool
+) -> Library:
+    """Give a task the most familiar head if that one is familiar enough, else open a new one.
+
+    Absolute: the score itself must exceed the threshold (d0). Relative: where it lies between the head's score on noise (0) and on its own
+    data (1) must exceed the ratio, whatever level a head's scores have grown to.
+    """
+    place = (scores - library.noise_score) / jnp.maximum(library.own_score - library.noise_score, SMALLEST_DENSITY)
+    candidates = scores if rule == "absolute" else place
+    level = threshold if rule == "absolute" else ratio
+    candidates = jnp.where(library.opened, candidates, -jnp.inf)
+    familiar = candidates.max() > level
+    # Without expansion the first head serves all; a full library can only re-use.
+    must_reuse = (library.used > 0) & ((not expand) | (library.used >= len(scores)))
+    head = jnp.where(familiar | must_reuse, candidates.argmax(), library.used).astype(jnp.int32)
+    return Library(
+        used=jnp.maximum(library.used, head + 1),
+        active=head,
+        head_of_task=library.head_of_task.at[task].set(head),
+        own_score=library.own_score,
+        noise_score=library.noise_score,
+        scores=jnp.where(library.opened, scores, 0.0),
+    )
+
+
+def calibrate(library: Library, trunk: DensityTrunk, heads: Mlp, sample: Batch, noise: float, key: PRNGKey) -> Library:
+    """Note how the active head scores its own data, and that data with noise."""
+    active = jax.tree.map(lambda leaf: leaf[None], pick(heads, library.active))
+    own = mean_log_odds(trunk, active, sample)[0]
+    noisy = mean_log_odds(trunk, active, eqx.tree_at(lambda batch: batch.state, sample, perturb(sample.state, noise, key)))[0]
+    return eqx.tree_at(
+        lambda library: (library.own_score, library.noise_score),
+        library,
+        (library.own_score.at[library.active].set(own), library.noise_score.at[library.active].set(noisy)),
+    )
+
+
+def reusability(library: Library, odds: Float[Array, "head *batch"], reuse: Reuse) -> Float[Array, "head *batch"]:
+    """Weights of the opened heads in every situation (Eq. 9); they sum to one."""
+    opened = library.opened.reshape(-1, *[1] * (odds.ndim - 1))
+    if reuse == "softmax":
+        return jax.nn.softmax(jnp.where(opened, odds, -jnp.inf), axis=0)
+    density = jnp.ones_like(odds) if reuse == "uniform" else jnp.maximum(odds, SMALLEST_DENSITY)
+    density = jnp.where(opened, density, 0.0)
+    return density / density.sum(0, keepdims=True)

@@ -1,0 +1,97 @@
+"""OMIGA, the offline learner under COMAD and its baselines: critics that stay close to what was recorded.
+
+    L_Q = (r + discount Vtot'(next) - Qtot)^2
+    L_V = w' V / alpha + exp(w' (Q' - V) / alpha)
+    weight of a recorded action = exp(w' (Q' - V) / alpha)
+
+Primes are slowly following copies. Wang et al., "Offline Multi-Agent Reinforcement Learning with Implicit Global-to-Local Value
+Regularization", 2023.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, PyTree
+
+from comad.networks.critics import ActionValue, LinearMixer, StateValue, mix
+from comad.networks.layers import Draws
+from comad.types import Batch, PRNGKey, Spec
+
+EXPONENT_BOUND = 10.0
+"""Exponents are kept within this, on both sides."""
+
+
+class Critics(eqx.Module):
+    """Values of agents and team."""
+
+    q: ActionValue
+    mixer: LinearMixer
+    v: StateValue
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec) -> "Critics":
+        """Fresh weights."""
+        return cls(ActionValue.create(draws, spec), LinearMixer.create(draws, spec), StateValue.create(draws, spec))
+
+
+def critic_losses(
+    online: Critics, target: Critics, batch: Batch, temperature: float, discount: float
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, "row time agent"]]:
+    """The losses of Q with the mixer (Eq. 2) and of V (Eq. 3), and the exponent that weighs each recorded action.
+
+    Gradients of the first reach Q and mixer only, those of the second V only.
+    """
+    target_weight, target_bias = jax.lax.stop_gradient(target.mixer(batch.state))
+    target_q, target_v = jax.lax.stop_gradient((target.q(batch.tokens, batch.actions), target.v(batch.tokens)))
+
+    # What follows a step is the next moment of its row; a row's last moment is never a step.
+    following = jnp.roll(mix(target_weight, target_bias, target_v), -1, axis=1)
+    goal = batch.reward + discount * jnp.where(batch.terminated, 0.0, following)
+    team_value = mix(*online.mixer(batch.state), online.q(batch.tokens, batch.actions))
+    q_loss = masked_mean(jnp.square(team_value - goal), batch.step)
+
+    valid = acting(batch)
+    v = online.v(batch.tokens)
+    exponent = bounded(target_weight * (target_q - v) / temperature)
+    # Dividing by the largest weight changes no gradient's direction and keeps the exponential in range.
+    largest = jax.lax.stop_gradient(jnp.maximum(jnp.where(valid, exponent, -EXPONENT_BOUND).max(), -1.0))
+    v_loss = masked_mean(jnp.exp(exponent - largest) + jnp.exp(-largest) * target_weight * v / temperature, valid)
+    return q_loss, v_loss, jax.lax.stop_gradient(exponent)
+
+
+def acting(batch: Batch) -> Bool[Array, "row time agent"]:
+    """Where an agent that was still there acted."""
+    return batch.step[..., None] & batch.state.agent_present
+
+
+def bounded(exponent: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """An exponent that is safe to exponentiate."""
+    return jnp.clip(exponent, -EXPONENT_BOUND, EXPONENT_BOUND)
+
+
+def masked_mean(values: Float[Array, "*batch"], mask: Bool[Array, "*batch"]) -> Float[Array, ""]:
+    """Mean over what counts."""
+    return jnp.where(mask, values, 0.0).sum() / jnp.maximum(mask.sum(), 1)
+
+
+def jolt(tree: PyTree[Array], norm: float | Array, key: PRNGKey) -> PyTree[Array]:
+    """Weights moved in a random direction by exactly this distance."""
+    leaves, structure = jax.tree.flatten(tree)
+    sizes = [leaf.size for leaf in leaves]
+    # One long draw for all, because every call of the generator costs compile time.
+    noise = jax.random.normal(key, (sum(sizes),))
+    noise = noise * norm / jnp.linalg.norm(noise)
+    pieces = jnp.split(noise, [sum(sizes[: index + 1]) for index in range(len(sizes) - 1)])
+    return jax.tree.unflatten(structure, [leaf + piece.reshape(leaf.shape) for leaf, piece in zip(leaves, pieces, strict=True)])
+
+
+def unsettle(critics: Critics, norm: float | Array, key: PRNGKey) -> Critics:
+    """Critics for a new task: the old ones, each network jolted a little."""
+    keys = jax.random.split(key, 3)
+    return Critics(*(jolt(part, norm, part_key) for part, part_key in zip((critics.q, critics.mixer, critics.v), keys, strict=True)))
+
+
+def squared_distance(tree: PyTree[Array], anchor: PyTree[Array]) -> Float[Array, ""]:
+    """Squared Euclidean distance of all weights from a frozen copy (Eq. 8)."""
+    return optax.tree.norm(optax.tree.sub(tree, anchor), squared=True)
