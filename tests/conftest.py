@@ -5,7 +5,7 @@ import os
 # Tests compile much and compute little: half the optimization is half the time.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
-from jaxtyping import install_import_hook  # noqa: E402
+from jaxtyping import install_import_hook
 
 install_import_hook("comad", "beartype.beartype").__enter__()  # before anything of the package is imported
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import tyro
 
-from comad import streams
+from comad import envs, streams
 from comad.cli.terminal import show_lines, show_table
 from comad.datasets import library
 from comad.datasets.hdf5 import export_hdf5, import_hdf5, world_name
 from comad.datasets.layout import Column
-from comad.datasets.store import Dataset, check, open_dataset
+from comad.datasets.packing import Packing
+from comad.datasets.store import Dataset, check, check_world, open_dataset
 from comad.errors import UserError
 from comad.types import Discrete
 
@@ -59,6 +60,7 @@ class Describe:
             "Arrays", ("name", "of each moment", "stored as", "features"), [describe_column(column) for column in dataset.columns.values()]
         )
         show_datasets([dataset])
+        show_lines([describe_batches(dataset)])
         if isinstance(spec.actions, Discrete):
             show_actions(dataset)
 
@@ -190,9 +192,22 @@ def problems_of(path: Path, seen: dict[str, Path]) -> list[str]:
         dataset = open_dataset(path)
     except UserError as error:
         return [str(error)]
-    problems = check(dataset)
+    problems = check(dataset) + world_problems(dataset)
     twin = seen.setdefault(dataset.content, path)
     return problems + ([f"says the same as {twin}"] if twin != path else [])
+
+
+def world_problems(dataset: Dataset) -> list[str]:
+    """Whether the world of that name still has the rules under which the data was recorded; worlds that live elsewhere cannot tell."""
+    try:
+        spec = envs.make(dataset.spec.env).spec
+    except UserError:
+        return []
+    try:
+        check_world(dataset, spec)
+    except UserError as error:
+        return [str(error)]
+    return []
 
 
 def show_datasets(datasets: list[Dataset]) -> None:
@@ -222,6 +237,14 @@ def describe_column(column: Column) -> tuple[str, str, str, str]:
     features = ", ".join(f"{feature.name} (1 = {feature.unit:g})" if feature.unit != 1 else feature.name for feature in column.features)
     stored = "bits" if column.kind == "bits" else column.dtype
     return column.name, " x ".join(map(str, column.shape)) or "one number", stored, features
+
+
+def describe_batches(dataset: Dataset, batch: int = 32) -> str:
+    """How the dataset packs."""
+    if dataset.recorded.episodes < batch:
+        return f"too few episodes for batches of {batch}"
+    packing = Packing.plan(dataset.starts, dataset.lengths, batch)
+    return f"a batch of {batch} episodes is {packing.rows} rows of {packing.row_length} moments, {packing.padding:.1%} of them padding"
 
 
 def show_actions(dataset: Dataset) -> None:

@@ -69,10 +69,18 @@ def test_collecting_makes_verified_datasets_and_keeps_those_that_hold(
 
 
 def test_describe_and_stats_explain(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dataset = record(data / "cn-2" / "expert", episodes=20)
+    dataset = record(data / "cn-2" / "expert")
     assert main(["data", "describe", "cn-2/expert"]) == 0
     said = capsys.readouterr().out
-    for part in ("row (1 = 6)", "column (1 = 6)", "state.agents", "north", dataset.content[:8], f"{dataset.recorded.success:.4f}"):
+    for part in (
+        "row (1 = 6)",
+        "column (1 = 6)",
+        "state.agents",
+        "north",
+        "% of them padding",
+        dataset.content[:8],
+        f"{dataset.recorded.success:.4f}",
+    ):
         assert part in said
     table = tmp_path / "published.csv"
     table.write_text("stream,task,quality,avg_length,avg_return,avg_win_rate\nCN,CN-2,expert,3.11,1.00,\n")
@@ -91,6 +99,14 @@ def test_verify_finds_damage_and_twins(data: Path, capsys: pytest.CaptureFixture
     file.write_bytes(file.read_bytes()[:-1] + b"\x07")
     assert main(["data", "verify", "cn-2/medium"]) == 2
     assert "actions.npy: its bytes are not those that were written" in capsys.readouterr().out
+
+
+def test_verify_names_how_the_world_has_changed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = record(data / "cn-2" / "expert")
+    manifest = dataset.path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('\\"version\\": 1', '\\"version\\": 0'))
+    assert main(["data", "verify"]) == 2
+    assert "recorded in another world than cn-2-6x6-9t-2r: version 0 instead of 1" in capsys.readouterr().out
 
 
 def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
