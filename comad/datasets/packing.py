@@ -76,8 +76,9 @@ class Packing:
 
     @property
     def padding(self) -> float:
-        """Share of the rows that holds nothing."""
-        return 1.0 - (sum(self.lengths) + len(self.lengths)) / (self.rows_per_epoch * self.row_length)
+        """Share of the rows that holds nothing, in one epoch's order."""
+        filled = sum(self.lengths[episode] + 1 for row in _epoch(self, 0, 0, 0) for episode in row)
+        return 1.0 - filled / (self.rows_per_epoch * self.row_length)
 
     @property
     def batches_per_epoch(self) -> int:
