@@ -163,7 +163,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
 
     path = tmp_path / "episode.gif"
     path.write_text("an older file")
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(UserError, match=r"cannot write .*episode\.gif: Permission denied"):
         save_gif([paint(board())], path)
     assert [found.name for found in tmp_path.iterdir()] == ["episode.gif"]

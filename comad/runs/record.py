@@ -1,0 +1,39 @@
+"""What runs have recorded, for reports: read without a lock, while they train or long after."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from comad.errors import UserError
+from comad.runs.folder import SETTINGS, journal_path, read_settings
+from comad.runs.journal import Record, read_journal
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All that a run has written down."""
+
+    path: Path
+    settings: dict[str, Any]
+    scores: list[Record]
+    heads: list[Record]
+    logs: list[Record]
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read a run; a damaged journal is refused by file and line."""
+    return RunRecord(
+        path=path,
+        settings=read_settings(path),
+        scores=read_journal(journal_path(path, "scores")),
+        heads=read_journal(journal_path(path, "heads")),
+        logs=read_journal(journal_path(path, "logs")),
+    )
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The folders of all runs in a folder, itself included, at any depth."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}")
+    # Trainings of experts keep settings too, but no scores.
+    return sorted(path.parent for path in folder.rglob(SETTINGS) if journal_path(path.parent, "scores").exists())

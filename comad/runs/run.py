@@ -1,0 +1,102 @@
+"""A run that is being trained: journals to append to, checkpoints to save and to go on from."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from comad.runs import checkpoints, failpoints
+from comad.runs.checkpoints import Checkpoint
+from comad.runs.folder import JOURNALS, JournalName, claim, disk_errors, journal_path, locked, refuse_foreign, sweep
+from comad.runs.journal import Journal, Record
+
+
+class Run:
+    """A run that this process alone writes; ``open_run`` makes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.skipped: dict[str, str] = {}
+        """Checkpoints that ``resume`` could not rely on, by file name, each with the reason."""
+        self._journals: dict[JournalName, Journal] = {}
+        self._position: int | None = None
+
+    def resume(self) -> Checkpoint | None:
+        """Go back to the newest checkpoint that can be relied on, or to the very beginning: journals forget all that came later.
+
+        Call it first, also in a new folder.
+        """
+        self.close()
+        with disk_errors(self.folder):
+            found, self.skipped = checkpoints.newest(self.folder)
+            for name in JOURNALS:
+                self._journals[name] = Journal(journal_path(self.folder, name), found.journals[name].size if found else 0)
+                failpoints.reach("after-truncation")
+            if found:
+                checkpoints.delete_older(self.folder, found.position)
+        self._position = found.position if found else -1
+        return found
+
+    def append(self, journal: JournalName, record: Record) -> None:
+        """Add a line to a journal. It lasts from the next checkpoint on."""
+        self._check_resumed()
+        with disk_errors(self.folder):
+            self._journals[journal].append(record)
+
+    def save(self, position: int, write: Callable[[Path], object], milestone: bool = False) -> Checkpoint:
+        """Save a checkpoint; only when it can be relied on, older ones are deleted.
+
+        Args:
+            position: how far the run is; must grow from one checkpoint to the next.
+            write: writes the arrays to the path it is given.
+            milestone: keep this one for good.
+        """
+        last = self._check_resumed()
+        if position <= last:
+            raise ValueError(f"a checkpoint at {position} cannot follow one at {last}")
+        with disk_errors(self.folder):
+            path = checkpoints.write_arrays(self.folder, position, write)
+            for journal in self._journals.values():
+                journal.sync()
+            marks = {name: journal.mark for name, journal in self._journals.items()}
+            saved = Checkpoint(position, path, milestone, checkpoints.measure(path), marks)
+            checkpoints.commit(self.folder, saved)
+            self._position = position
+            checkpoints.delete_older(self.folder, position)
+            checkpoints.delete_later(self.folder, position)
+        return saved
+
+    def close(self) -> None:
+        """Close the journals."""
+        for journal in self._journals.values():
+            journal.close()
+
+    def _check_resumed(self) -> int:
+        if self._position is None:
+            raise RuntimeError("call resume() before anything is written: until then the journals may hold lines of a lost time")
+        return self._position
+
+
+@contextmanager
+def open_run(path: Path, settings: dict[str, Any], fresh: bool = False) -> Iterator[Run]:
+    """Hold the run in a folder, new or begun, for this process alone.
+
+    Args:
+        path: the folder.
+        settings: what lies under "identity" must be the same whenever the run is opened; the rest, such as library versions, is recorded.
+        fresh: remove the run that is in the folder first.
+    """
+    with disk_errors(path):
+        refuse_foreign(path)
+        path.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        with disk_errors(path):
+            failpoints.reach("after-lock")
+            claim(path, settings, fresh)
+            failpoints.reach("after-settings")
+            sweep(path)
+            run = Run(path)
+        try:
+            yield run
+        finally:
+            run.close()
