@@ -6,9 +6,12 @@ header and size before anything is loaded; file names with a path in them are re
 
 import dataclasses
 import hashlib
+import io
 import json
+import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ from comad.files import new_folder, read_json, sha256, write_json
 from comad.types import Continuous, Discrete, Feature, Spec
 
 FORMAT = 1
+PREAMBLE = 10
+"""Bytes before the text of an array file's header."""
 FEATURE_GROUPS = ("own", "ally", "target", "state_agent", "state_target", "context")
 
 
@@ -33,7 +38,7 @@ class Dataset:
     spec: Spec
     quality: str
     provenance: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray] = field(repr=False)
     """As stored, by column name."""
     content: str
     """Hash of what the dataset says, whatever files say it."""
@@ -121,18 +126,37 @@ def _from_manifest(path: Path, manifest: dict[str, Any]) -> Dataset:
 
 
 def _map(path: Path, column: Column, shape: tuple[int, ...], entry: Mapping[str, Any]) -> np.ndarray:
-    """One array, if its file is where it must be and is what the spec says it is."""
+    """One array, if its file is where it must be and is what the spec says it is, byte for byte in its header and in its size.
+
+    The header is compared, not parsed: what an array must be is known, so nothing that a stranger wrote there is ever interpreted.
+    """
     name = str(entry["file"])
     if name != f"{column.name}.npy":
         raise UserError(f"{path}: array {column.name!r} must be in the file {column.name}.npy of the same folder, not in {name!r}")
+    file, wanted = path / name, f"{column.dtype}{list(shape)}"
+    header = _header(column.dtype, shape)
     try:
-        array = np.load(path / name, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise UserError(f"{path / name}: not a readable array ({error})") from error
-    if array.dtype != column.dtype or array.shape != shape or not array.flags.c_contiguous:
-        found, wanted = f"{array.dtype}{list(array.shape)}", f"{column.dtype}{list(shape)}"
-        raise UserError(f"{path / name}: holds {found} where {wanted} is expected")
-    return array
+        with file.open("rb") as opened:
+            found, size = opened.read(len(header)), os.fstat(opened.fileno()).st_size
+        if found != header:
+            said = found[PREAMBLE:].decode("latin-1").strip()
+            raise UserError(f"{file}: its header says {said!r} where {wanted} is expected")
+        expected = len(header) + math.prod(shape) * np.dtype(column.dtype).itemsize
+        if size != expected:
+            raise UserError(f"{file}: is {size} bytes long where {wanted} takes {expected}; it has been cut or added to")
+        if math.prod(shape) == 0:  # an empty range cannot be mapped
+            return np.zeros(shape, column.dtype)
+        return np.memmap(file, column.dtype, "r", offset=len(header), shape=shape)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror or error})") from error
+
+
+def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """What NumPy writes before the values of such an array."""
+    buffer = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, description)
+    return buffer.getvalue()
 
 
 def _spec_from(saved: Mapping[str, Any]) -> Spec:

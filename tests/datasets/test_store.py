@@ -132,12 +132,13 @@ def no_json(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (shorten, "reward.npy: not a readable array"),
+        (shorten, "reward.npy: is .* bytes long where .* it has been cut"),
         (traverse, "must be in the file reward.npy of the same folder, not in '../../reward.npy'"),
-        (other_shape, r"actions.npy: holds uint8\[.*, 1\] where uint8\[.*, 2\] is expected"),
-        (other_type, "reward.npy: holds float64"),
-        (objects, "reward.npy: not a readable array"),
+        (other_shape, r"actions.npy: its header says .*1\).* where uint8\[.*, 2\] is expected"),
+        (other_type, "reward.npy: its header says .*<f8.* where float32"),
+        (objects, r"reward.npy: its header says .*\|O.* where float32"),
         (other_format, "dataset format 99"),
+        (lambda path: (path / "reward.npy").unlink(), "reward.npy: cannot be read"),
         (no_spec, "not a dataset's manifest"),
         (no_json, "cannot be read as JSON"),
     ],
