@@ -43,7 +43,9 @@ class Dataset:
     content: str
     """Hash of what the dataset says, whatever files say it."""
     recorded: Statistics
-    """The statistics that the manifest claims; `verify` computes them again."""
+    """The statistics that the manifest claims; `check` computes them again."""
+    hashes: Mapping[str, str] = field(repr=False)
+    """SHA-256 of every array's file, as the manifest claims them."""
 
     @cached_property
     def columns(self) -> dict[str, Column]:
@@ -90,7 +92,7 @@ def write(path: Path, spec: Spec, quality: str, values: Mapping[str, np.ndarray]
                 "provenance": dict(provenance),
                 "arrays": entries,
             }
-            write_json(folder / "manifest.json", manifest)
+            write_json(folder / "manifest.json", manifest | {"seal": seal(manifest)})
             problems = check(open_dataset(folder))
             if problems:
                 raise UserError(f"{path}: not written, because it would not pass its own check: {problems[0]}")
@@ -111,6 +113,8 @@ def open_dataset(path: Path) -> Dataset:
 def _from_manifest(path: Path, manifest: dict[str, Any]) -> Dataset:
     if manifest["format"] != FORMAT:
         raise UserError(f"{path}: dataset format {manifest['format']!r}, but this version reads format {FORMAT}")
+    if manifest["seal"] != seal(manifest):
+        raise UserError(f"{path / 'manifest.json'}: is not as it was written (its seal does not fit); collect or import the dataset again")
     spec = _spec_from(manifest["spec"])
     entries = manifest["arrays"]
     moments, episodes = int(manifest["statistics"]["moments"]), int(manifest["statistics"]["episodes"])
@@ -122,7 +126,8 @@ def _from_manifest(path: Path, manifest: dict[str, Any]) -> Dataset:
         arrays[column.name] = _map(path, column, (rows, *column.stored_shape), entries[column.name])
     provenance = dict(manifest["provenance"])
     recorded = Statistics(**{**manifest["statistics"], "actions": tuple(manifest["statistics"]["actions"])})
-    return Dataset(path, spec, str(manifest["quality"]), provenance, arrays, str(manifest["content"]), recorded)
+    hashes = {name: str(entries[name]["sha256"]) for name in arrays}
+    return Dataset(path, spec, str(manifest["quality"]), provenance, arrays, str(manifest["content"]), recorded, hashes)
 
 
 def _map(path: Path, column: Column, shape: tuple[int, ...], entry: Mapping[str, Any]) -> np.ndarray:
@@ -170,6 +175,12 @@ def _spec_from(saved: Mapping[str, Any]) -> Spec:
     return Spec(**saved)
 
 
+def seal(manifest: Mapping[str, Any]) -> str:
+    """Hash of all that a manifest says, so that a changed byte in it does not go unnoticed either."""
+    said = {name: value for name, value in manifest.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 def content_hash(stored: Mapping[str, np.ndarray]) -> str:
     """Hash of names, types, shapes and values: the same for the same data in whatever files."""
     digest = hashlib.sha256()
@@ -182,11 +193,10 @@ def content_hash(stored: Mapping[str, np.ndarray]) -> str:
 
 def check(dataset: Dataset) -> list[str]:
     """Everything that is wrong with a dataset's contents, each as a sentence that names the array; empty if it can be trusted."""
-    manifest = read_json(dataset.path / "manifest.json")
     problems = [
-        f"{entry['file']}: its bytes are not those that were written (SHA-256 differs)"
-        for name, entry in manifest["arrays"].items()
-        if name in dataset.arrays and sha256(dataset.path / entry["file"]) != entry["sha256"]
+        f"{name}.npy: its bytes are not those that were written (SHA-256 differs)"
+        for name, expected in dataset.hashes.items()
+        if sha256(dataset.path / f"{name}.npy") != expected
     ]
     problems += _check_values(dataset)
     if not problems and content_hash(dataset.arrays) != dataset.content:

@@ -8,7 +8,7 @@ import pytest
 from recorded import record
 
 from comad.cli import main
-from comad.datasets.store import check, open_dataset
+from comad.datasets.store import check, open_dataset, seal
 from comad.envs.navigation import published
 from comad.experts import library, qmix
 from comad.experts.library import Card
@@ -103,8 +103,10 @@ def test_verify_finds_damage_and_twins(data: Path, capsys: pytest.CaptureFixture
 
 def test_verify_names_how_the_world_has_changed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dataset = record(data / "cn-2" / "expert")
-    manifest = dataset.path / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('\\"version\\": 1', '\\"version\\": 0'))
+    path = dataset.path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["spec"]["rules"] = manifest["spec"]["rules"].replace('"version": 1', '"version": 0')
+    path.write_text(json.dumps(manifest | {"seal": seal(manifest)}))
     assert main(["data", "verify"]) == 2
     assert "recorded in another world than cn-2-6x6-9t-2r: version 0 instead of 1" in capsys.readouterr().out
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recorded import FULL_VIEW, SHORT_SIGHT, record
 
-from comad.datasets.store import Dataset, check, check_world, open_dataset
+from comad.datasets.store import Dataset, check, check_world, open_dataset, seal
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
 
@@ -29,6 +29,7 @@ def copy(pristine: Dataset, tmp_path: Path) -> Path:
 def edit_manifest(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest)
+    manifest["seal"] = seal(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -85,7 +86,7 @@ def test_a_flipped_byte_is_named_by_array(copy: Path) -> None:
 @given(which=st.integers(0, 99), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_no_changed_byte_anywhere_goes_unnoticed(pristine: Dataset, tmp_path: Path, which: int, place: float, bit: int) -> None:
     path = Path(shutil.copytree(pristine.path, tmp_path / "flipped", dirs_exist_ok=True))
-    files = sorted(path.glob("*.npy"))
+    files = sorted(path.iterdir())
     file = files[which % len(files)]
     content = bytearray(file.read_bytes())
     content[int(place * len(content))] ^= 1 << bit
@@ -125,6 +126,11 @@ def no_spec(path: Path) -> None:
     edit_manifest(path, lambda manifest: manifest.pop("spec"))
 
 
+def unsealed(path: Path) -> None:
+    text = (path / "manifest.json").read_text()
+    (path / "manifest.json").write_text(text.replace('"quality": "random"', '"quality": "expert"'))
+
+
 def no_json(path: Path) -> None:
     (path / "manifest.json").write_text("{")
 
@@ -140,6 +146,7 @@ def no_json(path: Path) -> None:
         (other_format, "dataset format 99"),
         (lambda path: (path / "reward.npy").unlink(), "reward.npy: cannot be read"),
         (no_spec, "not a dataset's manifest"),
+        (unsealed, "manifest.json: is not as it was written"),
         (no_json, "cannot be read as JSON"),
     ],
 )
