@@ -1,15 +1,19 @@
 """Play what was learned: a method's team in a world."""
 
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, episode_keys, rollout
 from comad.methods.base import Method
-from comad.types import Actions, PRNGKey, Spec, Tokens
+from comad.types import Actions, Batch, PRNGKey, Spec, Tokens
 
 
 class Team(eqx.Module):
@@ -17,6 +21,8 @@ class Team(eqx.Module):
 
     state: Any
     head: Int[Array, ""]
+    greedy: Bool[Array, ""]
+    """Take the likeliest skill and action instead of drawing them."""
     method: Method[Any] = eqx.field(static=True)
 
     def start(self, spec: Spec) -> Any:
@@ -25,7 +31,7 @@ class Team(eqx.Module):
 
     def act(self, memory: Any, tokens: Tokens, available: Bool[Array, "agent action"], key: PRNGKey) -> tuple[Actions, Any]:
         """What each agent does."""
-        return self.method.act(self.state, memory, tokens, available, self.head, key)
+        return self.method.act(self.state, memory, tokens, available, self.head, self.greedy, key)
 
 
 def evaluation_key(seed: int, task: int, evaluation: int) -> PRNGKey:
@@ -36,6 +42,37 @@ def evaluation_key(seed: int, task: int, evaluation: int) -> PRNGKey:
     return key
 
 
-def evaluate(env: Env[Any] | HostEnv[Any], team: Team, key: PRNGKey, num_episodes: int = 32) -> Outcome:
-    """Play whole episodes, all at once."""
-    return rollout(env, team, episode_keys(key, 0, num_episodes))[0]
+def assess(
+    method: Method[Any],
+    state: Any,
+    worlds: Sequence[Env[Any] | HostEnv[Any]],
+    samples: Sequence[Batch],
+    metric: Literal["return", "success"],
+    seed: int,
+    evaluation: int,
+    num_episodes: int,
+) -> dict[str, Any]:
+    """Play every task with the head that the method chooses for it, drawing actions and taking the likeliest: scores of both, by task."""
+    played: dict[str, list[Outcome]] = {"sampled": [], "greedy": []}
+    heads = [_route(method, state, jnp.int32(task), sample) for task, sample in enumerate(samples)]
+    for task, (env, head) in enumerate(zip(worlds, heads, strict=True)):
+        keys = episode_keys(evaluation_key(seed, task, evaluation), 0, num_episodes)
+        for mode, outcomes in played.items():
+            outcomes.append(rollout(env, Team(state, head, jnp.array(mode == "greedy"), method), keys)[0])
+    return {"heads": [int(head) for head in heads], **{mode: summarize(outcomes, metric) for mode, outcomes in played.items()}}
+
+
+@partial(jax.jit, static_argnames="method")
+def _route(method: Method[Any], state: Any, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+    return method.route(state, task, sample)
+
+
+def summarize(outcomes: Sequence[Outcome], metric: Literal["return", "success"]) -> dict[str, list[float]]:
+    """Means over episodes, by task; the score is the one that the stream's metric names."""
+    means = [jax.tree.map(lambda leaf: float(np.asarray(leaf, float).mean()), outcome) for outcome in outcomes]
+    columns = {
+        "return": [mean.total for mean in means],
+        "success": [mean.success for mean in means],
+        "length": [mean.length for mean in means],
+    }
+    return {"score": columns[metric], **columns}

@@ -33,6 +33,18 @@ def full_view(state: StateTokens) -> Tokens:
     )
 
 
+def everyone(tokens: Tokens) -> Float[Array, "*batch agent ally"]:
+    """The whole team as allies see it, from the tokens of a full view, in which the own token begins with just that."""
+    return tokens.own[..., : tokens.allies.shape[-1]]
+
+
+def everyone_present(tokens: Tokens) -> Bool[Array, "*batch agent"]:
+    """Who of the team is there, from the tokens of a full view: the first agent sees all but itself, the second sees the first."""
+    if tokens.own.shape[-2] == 1:
+        return jnp.ones(tokens.own.shape[:-1], bool)
+    return jnp.concatenate([tokens.ally_seen[..., 1, :1], tokens.ally_seen[..., 0, :]], axis=-1)
+
+
 def no_actions(spec: Spec) -> Actions:
     """The last actions at the start of an episode: none."""
     if isinstance(spec.actions, Continuous):

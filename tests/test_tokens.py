@@ -7,7 +7,7 @@ import pytest
 
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
-from comad.tokens import complete, draw_available, full_view, mask_unavailable
+from comad.tokens import complete, draw_available, everyone, everyone_present, full_view, mask_unavailable
 from comad.types import Continuous, Discrete, Spec, StateTokens, Tokens
 
 AIMING = dataclasses.replace(Navigation(3, 8).spec, num_targets=2, actions=Discrete(("stop", "go"), targeted="attack"))
@@ -60,6 +60,9 @@ def test_full_view_sets_the_own_token_apart_whatever_the_leading_axes() -> None:
     assert tokens.ally_seen[0].tolist() == [[False, True], [True, True], [True, False]]
     assert tokens.targets[0, :, :, 0].tolist() == [[10, 11, 12]] * 3
     assert tokens.target_seen[0].tolist() == [[True, True, False]] * 3
+    marked = complete(tokens, jnp.zeros((2, 3), int), Navigation(3, 8).spec)
+    assert everyone(marked).tolist() == values.tolist()
+    assert everyone_present(tokens).tolist() == state.agent_present.tolist()
 
 
 def test_masked_logits_never_win_and_stay_finite() -> None:

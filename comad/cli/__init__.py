@@ -14,8 +14,10 @@ from comad.cli.data import Data
 from comad.cli.doctor import Doctor
 from comad.cli.evaluate import Evaluate
 from comad.cli.experts import Experts
+from comad.cli.growth import ShowHeads
 from comad.cli.listing import List
 from comad.cli.play import Play
+from comad.cli.train import Train
 from comad.errors import UserError
 
 
@@ -33,6 +35,8 @@ VERBS: dict[str, Callable[..., Verb]] = {
     "collect": Collect,
     "data": Data,
     "experts": Experts,
+    "train": Train,
+    "heads": ShowHeads,
     "play": Play,
     "evaluate": Evaluate,
     "bench": Bench,

@@ -1,23 +1,25 @@
 """`comad bench`: how fast this machine is."""
 
 import dataclasses
+import json
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any
 
 import tyro
 
-from comad.bench import envs
+from comad.bench import envs, step
 from comad.cli.terminal import check_positive, progress, show_json, show_lines, show_table
 from comad.errors import UserError
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Measure speed, beside the same worlds in plain Python."""
+class Envs:
+    """How many steps a second the worlds take, beside the same worlds in plain Python."""
 
-    subject: tyro.conf.Positional[Literal["envs"]]
-    """What to measure: how many steps a second the worlds take."""
     num_envs: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = envs.NUM_ENVS
     """Episodes played at once, one measurement each."""
     worlds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = envs.WORLDS
@@ -33,8 +35,7 @@ class Bench:
             check_positive("--num-envs", count)
         if not (self.num_envs and self.worlds):
             raise UserError("nothing to measure: --num-envs and --worlds each need at least one value")
-        if not 0 < self.seconds < float("inf"):
-            raise UserError(f"--seconds must be more than 0, not {self.seconds}")
+        check_seconds(self.seconds)
         rows = envs.measure(self.worlds, self.num_envs, self.seconds, track=show_progress)
         notes = envs.notes(self.worlds)
         if self.json:
@@ -43,6 +44,99 @@ class Bench:
         columns = ("world", "implementation", "at once", "env steps", "seconds", "steps/second", "x Python", "first call, s")
         show_table("Steps of worlds with random legal actions", columns, [describe(row) for row in rows])
         show_lines(["The first call compiles and is not part of the measurement.", *notes])
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a gradient update costs, beside the matrix peak of the same cores and an eager PyTorch version (extra 'bench')."""
+
+    shapes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = step.SHAPES
+    """Shapes to measure."""
+    cores: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = (1, 2)
+    """On how many cores; one measurement each, in a process of its own."""
+    seconds: float = 5.0
+    """How long each measurement takes at least, compiling not counted."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where datasets lie; by default $COMAD_DATA, or data here."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> None:
+        """Measure, and print one row per shape, stage and number of cores."""
+        check_seconds(self.seconds)
+        if not (self.shapes and self.cores):
+            raise UserError("nothing to measure: --shapes and --cores each need at least one value")
+        found = self.measure_here() if len(self.cores) == 1 else self.measure_apart()
+        if self.json:
+            show_json(found)
+            return
+        columns = ("shape", "cores", "stage", "ms", "GFLOP", "GFLOP/s", "peak", "share", "compile s", "cached s", "eager ms", "x eager")
+        show_table("One gradient update of COMAD", columns, [describe_step(row) for row in found["rows"]])
+        for took in found["evaluations"]:
+            show_lines([f"evaluation of CN, 4 x 32 episodes, once compiled, on {took['cores']} cores: {took['one_mode_seconds']:.2f} s"])
+
+    def measure_here(self) -> dict[str, Any]:
+        """Measure in this process, kept on its first cores."""
+        step.pin(self.cores[0])
+        rows = []
+        with progress() as bar:
+            measuring = bar.add_task("measuring", total=2 * len(self.shapes) + 1)
+            for row in step.measure(self.shapes, self.cores[0], self.seconds, self.data):
+                rows.append(dataclasses.asdict(row))
+                bar.update(measuring, advance=1, description=f"measuring on {self.cores[0]}: {row.shape} {row.milliseconds:.0f} ms")
+            evaluation = {"cores": self.cores[0], **step.measure_evaluation(self.data)}
+        return {"rows": rows, "evaluations": [evaluation]}
+
+    def measure_apart(self) -> dict[str, Any]:
+        """Measure in one process per number of cores, since JAX counts them once."""
+        found: dict[str, Any] = {"rows": [], "evaluations": []}
+        data = () if self.data is None else ("--data", str(self.data))
+        for cores in self.cores:
+            options = ("--shapes", *self.shapes, "--cores", str(cores), "--seconds", str(self.seconds), *data, "--json")
+            done = subprocess.run(
+                [sys.executable, "-m", "comad", "bench", "step", *options], stdout=subprocess.PIPE, text=True, check=False
+            )
+            if done.returncode:
+                raise SystemExit(done.returncode)  # it has said why
+            part = json.loads(done.stdout)
+            found = {name: found[name] + part[name] for name in found}
+        return found
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure speed on this machine."""
+
+    verb: Annotated[Envs, tyro.conf.subcommand("envs")] | Annotated[Step, tyro.conf.subcommand("step")]
+
+    def run(self) -> None:
+        """Measure and print."""
+        self.verb.run()
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuse a time in which nothing can be measured."""
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"--seconds must be more than 0, not {seconds}")
+
+
+def describe_step(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table."""
+    eager = row["eager_milliseconds"]
+    return (
+        row["shape"],
+        str(row["cores"]),
+        str(row["stage"]),
+        f"{row['milliseconds']:.1f}",
+        f"{row['gigaflop']:.2f}",
+        f"{row['gigaflop_per_second']:.1f}",
+        f"{row['peak']:.0f}",
+        f"{row['share_of_peak']:.0%}",
+        f"{row['compile_seconds']:.1f}",
+        f"{row['cached_seconds']:.1f}",
+        "" if eager is None else f"{eager:.0f}",
+        "" if eager is None else f"{eager / row['milliseconds']:.1f}",
+    )
 
 
 def show_progress(cases: Sequence[envs.Case]) -> Iterable[envs.Case]:

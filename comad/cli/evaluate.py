@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -11,7 +12,7 @@ import tyro
 
 from comad import envs
 from comad.cli.tasks import choose
-from comad.cli.teams import check_team, make_team
+from comad.cli.teams import Source, find_teams
 from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_table
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import episode_keys, rollout
@@ -26,12 +27,16 @@ EPISODES_AT_ONCE = 1024
 class Evaluate:
     """Play every task of a stream and show the scores."""
 
+    trained: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RUN")] = None
+    """The folder of a run whose newest team is to play."""
     random: bool = False
     """Let teams play that act at random."""
     quality: Quality | None = None
     """Let the shipped teams of this quality play."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """A stream; 'comad list' shows them."""
+    """A stream; 'comad list' shows them. By default the run's own."""
+    greedy: bool = False
+    """Let a run's team take its likeliest skills and actions instead of drawing them."""
     tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Tasks or worlds in an order of your own, instead of the stream's, such as: cn-3 cn-5 lbf-bottom."""
     seed: int = 0
@@ -43,21 +48,21 @@ class Evaluate:
 
     def run(self) -> None:
         """Play, and print one row per task."""
-        team = check_team(self.random, self.quality)
         check_seed(self.seed)
         check_positive("--episodes", self.episodes)
-        stream = choose(self.stream, self.tasks)
+        teams = find_teams(self.trained, self.random, self.quality, self.greedy)
+        stream = choose(self.stream, self.tasks) if self.stream or self.tasks is not None or not teams.trained else teams.trained.stream
         worlds = [envs.make(task.env) for task in stream.tasks]
         with progress() as bar:
             playing = bar.add_task("playing", total=self.episodes * len(worlds))
             scores = [
-                play(task, env, self, stream.metric, lambda count: bar.advance(playing, count))
+                play(task, env, self, teams, stream.metric, lambda count: bar.advance(playing, count))
                 for task, env in zip(stream.tasks, worlds, strict=True)
             ]
         if self.json:
             show_json(as_json(self, stream, scores))
         else:
-            show(team, stream, scores)
+            show(teams.name, stream, scores)
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,9 @@ class Score:
     """What the stream's metric says, times 100."""
 
 
-def play(task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, metric: str, advance: Callable[[int], None]) -> Score:
+def play(task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, teams: Source, metric: str, advance: Callable[[int], None]) -> Score:
     """Play all episodes of one task, telling after each round how many they were."""
-    key, at_once, player = jax.random.key(settings.seed), min(EPISODES_AT_ONCE, settings.episodes), make_team(env, settings.quality)
+    key, at_once, player = jax.random.key(settings.seed), min(EPISODES_AT_ONCE, settings.episodes), teams.player(env)
     outcomes = []
     for first in range(0, settings.episodes, at_once):
         # The last round is as large as the others, because another size would be compiled again; what is too much is cut off below.

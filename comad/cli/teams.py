@@ -1,25 +1,78 @@
 """Who is to play: teams as people name them on the command line."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from comad import envs
 from comad.envs.base import Env, HostEnv
-from comad.envs.rollout import Player, RandomPlayer
+from comad.envs.rollout import Player, RandomPlayer, episode_keys
 from comad.errors import UserError
+from comad.evaluation import Team
 from comad.experts import library
 from comad.experts.library import Quality
+from comad.methods.base import Recognizes
+from comad.policy import Trained, restore
+from comad.runs.folder import SETTINGS
+from comad.types import StateTokens
+
+RECOGNIZED_FROM = 64
+"""Starts of episodes by which the head for a task that was never learned is chosen."""
 
 
-def check_team(random: bool, quality: Quality | None) -> str:
-    """The team's name; exactly one must be asked for."""
-    if random == (quality is not None):
-        raise UserError("who is to play? give either --random, or --quality expert, or --quality medium")
-    return quality or "random"
+@dataclass(frozen=True)
+class Source:
+    """Teams of one origin, for whatever world."""
+
+    quality: Quality | None = None
+    trained: Trained | None = None
+    greedy: bool = False
+
+    @property
+    def name(self) -> str:
+        """What to call them."""
+        return self.trained.record.settings["identity"]["method"] if self.trained else self.quality or "random"
+
+    def player(self, env: Env[Any] | HostEnv[Any]) -> Player:
+        """The team for a world."""
+        if self.trained:
+            return Team(self.trained.state, jnp.int32(self.head(env)), jnp.array(self.greedy), self.trained.method)
+        return library.get(playable(env.spec.env), self.quality)[0] if self.quality else RandomPlayer(env.spec)
+
+    def head(self, env: Env[Any] | HostEnv[Any]) -> int:
+        """The head for a world: the one that played it last, or, if it was never learned, the one to which its starts are most familiar."""
+        assert self.trained is not None
+        if env.spec.env in (known.spec.env for known in self.trained.worlds):
+            return self.trained.heads[self.trained.number(env.spec.env)]
+        if not isinstance(self.trained.method, Recognizes) or isinstance(env, HostEnv):
+            return self.trained.heads[-1]
+        _, starts = jax.vmap(env.reset)(episode_keys(jax.random.key(0), 0, RECOGNIZED_FROM))
+        return int(self.trained.method.familiarity(self.trained.state, starts.state).mean(-1).argmax())
+
+    def familiarity(self, situations: StateTokens) -> np.ndarray | None:
+        """How familiar situations are to every opened head ``[head, moment]``, if the method can tell."""
+        if self.trained is None or not isinstance(self.trained.method, Recognizes):
+            return None
+        scores = np.asarray(jax.jit(self.trained.method.familiarity)(self.trained.state, situations))
+        return scores[np.isfinite(scores).all(-1)]
 
 
-def make_team(env: Env[Any] | HostEnv[Any], quality: Quality | None) -> Player:
-    """The shipped team of a quality, or one that acts at random."""
-    return library.get(playable(env.spec.env), quality)[0] if quality else RandomPlayer(env.spec)
+def find_teams(run: Path | None, random: bool, quality: Quality | None, greedy: bool = False) -> Source:
+    """The teams that were asked for; exactly one origin must be."""
+    if (run is not None) + random + (quality is not None) != 1:
+        raise UserError("who is to play? give either the folder of a run, or --random, or --quality expert, or --quality medium")
+    if run is None and greedy:
+        raise UserError("--greedy is for trained teams: give the folder of a run")
+    return Source(quality, restore(run) if run else None, greedy)
+
+
+def is_run(name: str) -> bool:
+    """Whether a name is the folder of a run."""
+    return (Path(name) / SETTINGS).is_file()
 
 
 def playable(name: str) -> Env[Any]:

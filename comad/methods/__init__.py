@@ -1,1 +1,17 @@
-"""What learns: one file per method, each a frozen dataclass of its settings with five pure verbs."""
+"""What learns: one file per method, each a frozen dataclass of its settings with five pure verbs. A new one is a file and a line here."""
+
+from typing import Any
+
+from comad.errors import unknown
+from comad.methods.comad import Comad
+
+METHODS: dict[str, type[Any]] = {
+    "comad": Comad,
+}
+
+
+def find(name: str) -> type[Any]:
+    """The method of that name: the class of its settings."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]

@@ -2,9 +2,9 @@
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
+from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 State = TypeVar("State")
 Logs = dict[str, Array]
@@ -40,7 +40,27 @@ class Method(Protocol[State]):
         ...
 
     def act(
-        self, state: State, memory: Any, tokens: Tokens, available: Bool[Array, "agent action"], head: Int[Array, ""], key: PRNGKey
+        self,
+        state: State,
+        memory: Any,
+        tokens: Tokens,
+        available: Bool[Array, "agent action"],
+        head: Int[Array, ""],
+        greedy: Bool[Array, ""],
+        key: PRNGKey,
     ) -> tuple[Actions, Any]:
-        """What each agent does, from its own tokens and its own memory."""
+        """What each agent does, from its own tokens and its own memory: the likeliest if greedy, else drawn."""
+        ...
+
+    def describe(self, state: State) -> dict[str, Array]:
+        """What a person may want to know of the heads, by name: which one is active, how they were chosen. Empty without heads."""
+        ...
+
+
+@runtime_checkable
+class Recognizes(Protocol):
+    """A method that can also tell how familiar situations are to each of its heads."""
+
+    def familiarity(self, state: Any, situations: StateTokens) -> Float[Array, "head *batch"]:
+        """Scores on one scale; those of heads that were never opened are minus infinity."""
         ...

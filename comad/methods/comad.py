@@ -1,8 +1,6 @@
 """COMAD: continual offline multi-agent skill discovery by skill partition and re-use."""
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,51 +8,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.methods import omiga
+from comad.methods import descent, omiga
 from comad.methods.base import Logs
+from comad.methods.learned import Actor, Learned
 from comad.methods.library import Library, Opening, Reuse, admit, calibrate, log_odds, mean_log_odds, reusability
-from comad.methods.omiga import Critics, acting, bounded, masked_mean, squared_distance
+from comad.methods.omiga import Critics, acting, bounded, masked_mean
 from comad.networks import density, skills
-from comad.networks.density import DensityTrunk, density_head
-from comad.networks.heads import create_heads, pick, put
-from comad.networks.layers import Draws, Mlp, initialize
-from comad.networks.policy import ActionHead, Trunk
-from comad.networks.skills import PosteriorTrunk, skill_head
-from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
-
-
-class Head(eqx.Module):
-    """One family of skills: how they are recognized with hindsight, inferred from one's own history, and carried out."""
-
-    policy: ActionHead
-    prior: Mlp
-    posterior: Mlp
-
-
-class Actor(eqx.Module):
-    """The policy's side: trunks that all heads share, and a head or a stack of them."""
-
-    trunk: Trunk
-    posterior: PosteriorTrunk
-    head: Head
-
-
-class Familiarity(eqx.Module):
-    """The density estimator: its trunk, and a head or a stack of them."""
-
-    trunk: DensityTrunk
-    head: Mlp
-
-
-class Learned(eqx.Module):
-    """All that gradients move, in four groups with an optimizer each."""
-
-    actor: Actor
-    familiarity: Familiarity
-    critic: tuple[Any, Any]
-    """Q and mixer."""
-    value: Any
-    """V."""
+from comad.networks.density import DensityTrunk
+from comad.networks.heads import pick
+from comad.networks.policy import Trunk, View
+from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 
 class ComadState(eqx.Module):
@@ -63,7 +26,8 @@ class ComadState(eqx.Module):
     learned: Learned
     """With heads stacked at full capacity."""
     targets: Critics
-    optimizers: tuple[Any, ...]
+    optimizer: descent.Optimizer
+    """Of all that is learned, with the active head."""
     anchor: tuple[Trunk, DensityTrunk]
     """The trunks as they were after the first task."""
     snapshot: Actor
@@ -131,26 +95,16 @@ class Comad:
     """How far each critic network is moved at the start of a task."""
     recurrent: bool = True
     """Whether agents remember."""
-    greedy: bool = False
-    """Take the likeliest skill and action instead of drawing them."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> ComadState:
         """Fresh networks with room for a head per task."""
-        trunk_key, head_key, familiar_key, critic_key = jax.random.split(key, 4)
-        spec, capacity = specs[0], len(stream.tasks)
-        trunk, posterior, familiarity = initialize(partial(self.make_trunks, spec=spec), trunk_key)
-        critics = initialize(partial(Critics.create, spec=spec), critic_key)
-        learned = Learned(
-            actor=Actor(trunk, posterior, create_heads(partial(self.make_head, spec=spec), head_key, capacity)),
-            familiarity=Familiarity(familiarity, create_heads(density_head, familiar_key, capacity)),
-            critic=(critics.q, critics.mixer),
-            value=critics.v,
-        )
+        capacity = len(stream.tasks)
+        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, self.recurrent)
         return ComadState(
             learned=learned,
-            targets=critics,
-            optimizers=self.fresh_optimizers(self.with_head(learned, 0)),
-            anchor=(trunk, familiarity),
+            targets=learned.critics,
+            optimizer=descent.fresh(learned.with_head(0)),
+            anchor=learned.trunks,
             snapshot=learned.actor,
             library=Library.create(capacity, len(stream.tasks)),
             task=jnp.int32(0),
@@ -159,29 +113,17 @@ class Comad:
             threshold=stream.threshold if self.threshold is None else self.threshold,
         )
 
-    def make_trunks(self, draws: Draws, spec: Spec) -> tuple[Trunk, PosteriorTrunk, DensityTrunk]:
-        """What all heads share."""
-        return Trunk.create(draws, spec, self.recurrent), PosteriorTrunk.create(draws, spec), DensityTrunk.create(draws, spec)
-
-    def make_head(self, draws: Draws, spec: Spec) -> Head:
-        """One family of skills."""
-        size = 0 if self.skill == "none" else self.skill_size
-        policy = ActionHead.create(draws, spec, size)
-        return Head(policy, skill_head(draws, self.skill, self.skill_size), skill_head(draws, self.skill, self.skill_size))
-
     def begin(self, state: ComadState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> ComadState:
-        """Re-use or open a head, jolt the critics, forget the optimizers' momentum."""
+        """Re-use or open a head, jolt the critics, forget the optimizer's momentum."""
         familiarity = state.learned.familiarity
         scores = mean_log_odds(familiarity.trunk, familiarity.head, sample)
         library = admit(state.library, task, scores, self.opening, state.threshold, self.ratio, self.expand)
-        norm = jnp.where(task > 0, self.critic_jolt, 0.0)
-        critics = omiga.unsettle(Critics(*state.learned.critic, state.learned.value), norm, key)
-        learned = replace(state.learned, critic=(critics.q, critics.mixer), value=critics.v)
+        critics = omiga.unsettle(state.learned.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
         return replace(
             state,
-            learned=learned,
+            learned=state.learned.with_critics(critics),
             targets=critics,
-            optimizers=self.fresh_optimizers(self.with_head(learned, library.active)),
+            optimizer=jax.tree.map(jnp.zeros_like, state.optimizer),
             library=library,
             task=jnp.asarray(task, jnp.int32),
             update=jnp.int32(0),
@@ -190,78 +132,86 @@ class Comad:
     def update(self, state: ComadState, batch: Batch, key: PRNGKey) -> tuple[ComadState, Logs]:
         """One step of all four groups; of the heads only the active one moves."""
         loss_key, guide_key = jax.random.split(key)
-        second_stage = (state.task > 0) & (state.update >= state.updates // 2) & self.stage_two
-        entering = state.update == state.updates // 2
-        snapshot = jax.tree.map(lambda kept, now: jnp.where(entering, now, kept), state.snapshot, state.learned.actor)
+        half = state.updates // 2
+        snapshot = jax.lax.cond(state.update == half, lambda: state.learned.actor, lambda: state.snapshot)
         state = replace(state, snapshot=snapshot)
         guidance = jax.lax.cond(
-            second_stage, lambda: self.guide(state, batch, guide_key), lambda: jnp.zeros((*batch.step.shape, batch.actions.shape[2]))
+            (state.task > 0) & (state.update >= half) & self.stage_two,
+            lambda: self.guide(state, batch, guide_key),
+            lambda: jnp.zeros((*batch.step.shape, batch.actions.shape[2])),
         )
-        learned = self.with_head(state.learned, state.library.active)
-        gradient, logs = jax.grad(self.loss, has_aux=True)(learned, state, batch, guidance, loss_key)
-        moved, optimizers = self.move(learned, gradient, state.optimizers)
-        targets = optax.incremental_update(Critics(*moved.critic, moved.value), state.targets, self.target_rate)
-        learned = self.return_head(state.learned, moved, state.library.active)
-        return replace(state, learned=learned, targets=targets, optimizers=optimizers, update=state.update + 1), logs
+        active = state.learned.with_head(state.library.active)
+        gradient, logs = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
+        gradient, drift = self.hold(gradient, active, state)
+        groups = (gradient.actor, gradient.familiarity, gradient.critic, gradient.value)
+        clipped, norms = zip(*(descent.clip(group, self.clip) for group in groups), strict=True)
+        moved, optimizer = descent.descend(active, Learned(*clipped), state.optimizer, self.learning_rate, self.weight_decay)
+        targets = optax.incremental_update(moved.critics, state.targets, self.target_rate)
+        learned = moved.with_stack(state.learned, state.library.active)
+        names = ("gradient_actor", "gradient_density", "gradient_critic", "gradient_value")
+        logs = {**logs, "drift": drift, **dict(zip(names, norms, strict=True))}
+        return replace(state, learned=learned, targets=targets, optimizer=optimizer, update=state.update + 1), logs
 
     def loss(
         self, learned: Learned, state: ComadState, batch: Batch, guidance: Float[Array, "row time agent"], key: PRNGKey
     ) -> tuple[Float[Array, ""], Logs]:
-        """The sum of all objectives; no two of them share a weight."""
-        skill_key, prior_key, noise_key = jax.random.split(key, 3)
-        critics = Critics(*learned.critic, learned.value)
-        q_loss, v_loss, exponent = omiga.critic_losses(critics, state.targets, batch, self.temperature, self.discount)
+        """The sum of all objectives but the anchor; no two of them share a weight."""
+        skill_key, noise_key = jax.random.split(key)
+        q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, self.temperature, self.discount)
 
         actor, valid = learned.actor, acting(batch)
-        rows, agents = batch.step.shape[0], valid.shape[-1]
-        view, _ = actor.trunk(actor.trunk.start(rows, agents), batch.tokens, batch.first)
+        view = look(actor, batch)
         prior = actor.head.prior(view.history)
         posterior = actor.head.posterior(actor.posterior(batch.state, batch.actions))
-        skill = skills.draw(self.skill, posterior, skill_key)
-        log_probability = actor.head.policy.log_probability(view, skill, batch.available, batch.actions)
+        chance = skills.noise(self.skill, posterior, skill_key)
+        skill = skills.settle(self.skill, posterior, chance)
+        log_probability, hit = actor.head.policy.judge(view, skill, batch.available, batch.actions)
         weight = jnp.exp(bounded(exponent + guidance))
         policy_loss = -masked_mean(weight * log_probability, valid)
         kl = skills.divergence(self.skill, posterior if self.kl_into_posterior else jax.lax.stop_gradient(posterior), prior)
         kl_loss = masked_mean(kl, valid)
 
-        odds, noisy_odds = (
-            learned.familiarity.head(learned.familiarity.trunk(shown))[..., 0]
-            for shown in (batch.state, density.perturb(batch.state, self.noise, noise_key))
-        )
-        density_loss = masked_mean(density.contrast(odds, noisy_odds), batch.present)
+        recorded, noisy = density.tell(learned.familiarity.trunk, learned.familiarity.head, batch.state, self.noise, noise_key)
+        density_loss = masked_mean(density.contrast(recorded, noisy), batch.present)
 
-        held = self.anchor * (state.task > 0)
-        drift = squared_distance(actor.trunk, state.anchor[0])
-        density_drift = squared_distance(learned.familiarity.trunk, state.anchor[1])
-        own = actor.head.policy.log_probability(view, skills.draw(self.skill, prior, prior_key), batch.available, batch.actions)
+        # How well the skill does that the agent will have to infer: far worse than with hindsight means that skills leak the action.
+        alone = jax.lax.stop_gradient(skills.settle(self.skill, prior, chance))
+        own_log_probability, own_hit = actor.head.policy.judge(view, alone, batch.available, batch.actions)
+        mean_weight = masked_mean(weight, valid)
         logs = {
             "q_loss": q_loss,
             "v_loss": v_loss,
             "policy_loss": policy_loss,
             "kl": kl_loss,
             "density_loss": density_loss,
-            "log_odds": masked_mean(odds, batch.present),
-            "drift": drift,
-            "weight": masked_mean(weight, valid),
-            "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight), valid) - jnp.square(masked_mean(weight, valid)) + 1e-12),
+            "log_odds": masked_mean(recorded, batch.present),
+            "weight": mean_weight,
+            "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight - mean_weight), valid)),
+            "weight_smallest": jnp.where(valid, weight, jnp.inf).min(),
+            "weight_largest": jnp.where(valid, weight, 0.0).max(),
             "log_probability_posterior": masked_mean(log_probability, valid),
-            "log_probability_prior": masked_mean(jax.lax.stop_gradient(own), valid),
+            "log_probability_prior": masked_mean(own_log_probability, valid),
         }
-        total = q_loss + v_loss + policy_loss + self.kl_weight * kl_loss + density_loss + held * (drift + density_drift)
-        return total, jax.lax.stop_gradient(logs)
+        if hit is not None and own_hit is not None:
+            logs["accuracy_posterior"] = masked_mean(hit.astype(float), valid)
+            logs["accuracy_prior"] = masked_mean(own_hit.astype(float), valid)
+        return q_loss + v_loss + policy_loss + self.kl_weight * kl_loss + density_loss, jax.lax.stop_gradient(logs)
+
+    def hold(self, gradient: Learned, active: Learned, state: ComadState) -> tuple[Learned, Float[Array, ""]]:
+        """Add the anchor's gradient (Eq. 8) from the second task on; also how far the actor's trunk has drifted."""
+        strength = self.anchor * (state.task > 0)
+        trunk, drift = descent.pull(gradient.actor.trunk, active.actor.trunk, state.anchor[0], strength)
+        density_trunk, _ = descent.pull(gradient.familiarity.trunk, active.familiarity.trunk, state.anchor[1], strength)
+        return gradient.with_trunks(trunk, density_trunk), drift
 
     def guide(self, state: ComadState, batch: Batch, key: PRNGKey) -> Float[Array, "row time agent"]:
         """What old skills say of the recorded actions (the sum in Eq. 10), with every head's skill from its own prior."""
         actor = state.learned.actor if self.live_guidance else state.snapshot
-        rows, agents = batch.step.shape[0], batch.actions.shape[2]
-        view, _ = actor.trunk(actor.trunk.start(rows, agents), batch.tokens, batch.first)
-        keys = jax.random.split(key, len(state.library.own_score))
+        view = look(actor, batch)
 
-        def say(head: Head, head_key: PRNGKey) -> Array:
-            skill = skills.draw(self.skill, head.prior(view.history), head_key)
-            return head.policy.log_probability(view, skill, batch.available, batch.actions)
-
-        said = jax.vmap(say)(actor.head, keys)
+        priors = jax.vmap(lambda head: head.prior(view.history))(actor.head)
+        drawn = skills.draw(self.skill, priors, key)
+        said = jax.vmap(lambda head, skill: head.policy.log_probability(view, skill, batch.available, batch.actions))(actor.head, drawn)
         familiarity = state.learned.familiarity
         weights = reusability(state.library, log_odds(familiarity.trunk, familiarity.head, batch.state), self.reuse)
         return (weights[..., None] * said).sum(0)
@@ -270,8 +220,7 @@ class Comad:
         """Note how sure the head is of its own data; after the first task, drop the anchor."""
         familiarity = state.learned.familiarity
         library = calibrate(state.library, familiarity.trunk, familiarity.head, sample, self.noise, key)
-        now = (state.learned.actor.trunk, familiarity.trunk)
-        anchor = jax.tree.map(lambda kept, new: jnp.where(task == 0, new, kept), state.anchor, now)
+        anchor = jax.tree.map(lambda kept, new: jnp.where(task == 0, new, kept), state.anchor, state.learned.trunks)
         return replace(state, library=library, anchor=anchor)
 
     def route(self, state: ComadState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
@@ -279,6 +228,18 @@ class Comad:
         familiarity = state.learned.familiarity
         scores = mean_log_odds(familiarity.trunk, familiarity.head, sample)
         return jnp.where(state.library.opened, scores, -jnp.inf).argmax()
+
+    def familiarity(self, state: ComadState, situations: StateTokens) -> Float[Array, "head *batch"]:
+        """How familiar situations are to every head; minus infinity to those that were never opened."""
+        odds = log_odds(state.learned.familiarity.trunk, state.learned.familiarity.head, situations)
+        return jnp.where(state.library.opened.reshape(-1, *[1] * (odds.ndim - 1)), odds, -jnp.inf)
+
+    def describe(self, state: ComadState) -> dict[str, Array]:
+        """How many heads there are and were before this task, which one learns, and the scores by which it was chosen."""
+        library = state.library
+        before = jnp.where(jnp.arange(len(library.head_of_task)) < state.task, library.head_of_task + 1, 0).max()
+        counts = {"used": library.used, "before": before, "active": library.active}
+        return {**counts, "scores": library.scores, "own_score": library.own_score, "noise_score": library.noise_score}
 
     def start(self, state: ComadState, num_agents: int) -> Float[Array, "agent size"]:
         """Empty memory."""
@@ -291,50 +252,23 @@ class Comad:
         tokens: Tokens,
         available: Bool[Array, "agent action"],
         head: Int[Array, ""],
+        greedy: Bool[Array, ""],
         key: PRNGKey,
     ) -> tuple[Actions, Float[Array, "agent size"]]:
-        """A skill from one's own history, an action from skill and history."""
+        """A skill from one's own history, an action from skill and history; the likeliest if greedy, else drawn."""
         skill_key, action_key = jax.random.split(key)
         actor = state.learned.actor
         moment = jax.tree.map(lambda leaf: leaf[None, None], tokens)
         view, following = actor.trunk(memory[None], moment, jnp.zeros((1, 1), bool))
         chosen, possible = pick(actor.head, head), available[None, None]
         prior = chosen.prior(view.history)
-        if self.greedy:
-            actions = chosen.policy.mode(view, skills.likeliest(self.skill, prior), possible)
-        else:
-            actions = chosen.policy.sample(view, skills.draw(self.skill, prior, skill_key), possible, action_key)
+        skill = jnp.where(greedy, skills.likeliest(self.skill, prior), skills.draw(self.skill, prior, skill_key))
+        likeliest, drawn = chosen.policy.mode(view, skill, possible), chosen.policy.sample(view, skill, possible, action_key)
+        actions = jnp.where(greedy, likeliest, drawn)
         return actions[0, 0], following[0]
 
-    def optimizer(self) -> optax.GradientTransformation:
-        """AdamW with a clipped gradient."""
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adamw(self.learning_rate, weight_decay=self.weight_decay))
 
-    def fresh_optimizers(self, learned: Learned) -> tuple[Any, ...]:
-        """Optimizers without momentum, one per group."""
-        return tuple(self.optimizer().init(group) for group in groups(learned))
-
-    def move(self, learned: Learned, gradient: Learned, optimizers: tuple[Any, ...]) -> tuple[Learned, tuple[Any, ...]]:
-        """Every group one step along its own gradient."""
-        steps = [
-            self.optimizer().update(slope, optimizer, group)
-            for slope, optimizer, group in zip(groups(gradient), optimizers, groups(learned), strict=True)
-        ]
-        moved = Learned(*(optax.apply_updates(group, change) for group, (change, _) in zip(groups(learned), steps, strict=True)))
-        return moved, tuple(optimizer for _, optimizer in steps)
-
-    def with_head(self, learned: Learned, head: Int[Array, ""] | int) -> Learned:
-        """What is learned with one head in place of the stack, so that nothing can touch the others."""
-        actor = replace(learned.actor, head=pick(learned.actor.head, head))
-        return replace(learned, actor=actor, familiarity=replace(learned.familiarity, head=pick(learned.familiarity.head, head)))
-
-    def return_head(self, learned: Learned, moved: Learned, head: Int[Array, ""]) -> Learned:
-        """What was moved, with its head back in the stack."""
-        actor = replace(moved.actor, head=put(learned.actor.head, head, moved.actor.head))
-        familiarity = replace(moved.familiarity, head=put(learned.familiarity.head, head, moved.familiarity.head))
-        return replace(moved, actor=actor, familiarity=familiarity)
-
-
-def groups(learned: Learned) -> tuple[Any, ...]:
-    """The parts that have an optimizer each."""
-    return learned.actor, learned.familiarity, learned.critic, learned.value
+def look(actor: Actor, batch: Batch) -> View:
+    """What agents see and have seen at every moment of a batch."""
+    rows, agents = batch.step.shape[0], batch.actions.shape[2]
+    return actor.trunk(actor.trunk.start(rows, agents), batch.tokens, batch.first)[0]

@@ -8,15 +8,19 @@ Primes are slowly following copies. Wang et al., "Offline Multi-Agent Reinforcem
 Regularization", 2023.
 """
 
+from typing import TypeVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float
 
 from comad.networks.critics import ActionValue, LinearMixer, StateValue, mix
+from comad.networks.flat import size, unravel
 from comad.networks.layers import Draws
 from comad.types import Batch, PRNGKey, Spec
+
+Network = TypeVar("Network")
 
 EXPONENT_BOUND = 10.0
 """Exponents are kept within this, on both sides."""
@@ -75,23 +79,13 @@ def masked_mean(values: Float[Array, "*batch"], mask: Bool[Array, "*batch"]) -> 
     return jnp.where(mask, values, 0.0).sum() / jnp.maximum(mask.sum(), 1)
 
 
-def jolt(tree: PyTree[Array], norm: float | Array, key: PRNGKey) -> PyTree[Array]:
-    """Weights moved in a random direction by exactly this distance."""
-    leaves, structure = jax.tree.flatten(tree)
-    sizes = [leaf.size for leaf in leaves]
-    # One long draw for all, because every call of the generator costs compile time.
-    noise = jax.random.normal(key, (sum(sizes),))
-    noise = noise * norm / jnp.linalg.norm(noise)
-    pieces = jnp.split(noise, [sum(sizes[: index + 1]) for index in range(len(sizes) - 1)])
-    return jax.tree.unflatten(structure, [leaf + piece.reshape(leaf.shape) for leaf, piece in zip(leaves, pieces, strict=True)])
+def jolt(network: Network, norm: float | Array, key: PRNGKey) -> Network:
+    """A network whose weights are moved in a random direction by exactly this distance."""
+    noise = jax.random.normal(key, (size(network),))
+    return jax.tree.map(jnp.add, network, unravel(noise * norm / jnp.linalg.norm(noise), network))
 
 
 def unsettle(critics: Critics, norm: float | Array, key: PRNGKey) -> Critics:
     """Critics for a new task: the old ones, each network jolted a little."""
-    keys = jax.random.split(key, 3)
-    return Critics(*(jolt(part, norm, part_key) for part, part_key in zip((critics.q, critics.mixer, critics.v), keys, strict=True)))
-
-
-def squared_distance(tree: PyTree[Array], anchor: PyTree[Array]) -> Float[Array, ""]:
-    """Squared Euclidean distance of all weights from a frozen copy (Eq. 8)."""
-    return optax.tree.norm(optax.tree.sub(tree, anchor), squared=True)
+    q_key, mixer_key, v_key = jax.random.split(key, 3)
+    return Critics(jolt(critics.q, norm, q_key), jolt(critics.mixer, norm, mixer_key), jolt(critics.v, norm, v_key))

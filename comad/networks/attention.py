@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from comad.networks.layers import Draws, LayerNorm, Linear, Mlp
-from comad.tokens import mask_unavailable
+from comad.tokens import everyone, everyone_present, mask_unavailable
 from comad.types import Spec, StateTokens, Tokens
 
 WIDTH = 64
@@ -36,41 +36,59 @@ class Attention(eqx.Module):
         query, key = Linear.create(draws, WIDTH, PROJECTION), Linear.create(draws, WIDTH, PROJECTION)
         return cls(query, key, Linear.create(draws, WIDTH, WIDTH), LayerNorm.create(WIDTH))
 
-    def __call__(self, readers: Entities, entities: Float[Array, "*batch other width"], present: Bool[Array, "*batch other"]) -> Entities:
-        """What each reader makes of all entities that are present."""
+    def __call__(
+        self, readers: Entities, entities: Float[Array, "*batch other width"], seen: Bool[Array, "*batch #entity other"]
+    ) -> Entities:
+        """What each reader makes of all entities that it sees."""
         # A key's bias adds the same to all scores of a reader, so it cancels and folding the key's weight suffices.
         folded = Linear(self.key.weight.T, jnp.zeros(WIDTH))(self.query(readers))
         scores = jnp.einsum("...iw,...jw->...ij", folded, entities) * PROJECTION**-0.5
-        weights = jax.nn.softmax(mask_unavailable(scores, jnp.broadcast_to(present[..., None, :], scores.shape)), axis=-1)
+        weights = jax.nn.softmax(mask_unavailable(scores, jnp.broadcast_to(seen, scores.shape)), axis=-1)
         return self.norm(readers + self.value(jnp.einsum("...ij,...jw->...iw", weights, entities)))
 
 
 class ObservationEncoder(eqx.Module):
-    """Each agent's summary of what it sees and, where actions aim at targets, its view of each of them."""
+    """Each agent's summary of what it sees and, where actions aim at targets, its view of each of them.
+
+    Where all see all, allies and targets look the same to everyone and are embedded once per moment instead of once per agent that looks.
+    """
 
     own: Mlp
     ally: Mlp
     target: Mlp
     attention: Attention
     aims: bool = eqx.field(static=True)
+    shared: bool = eqx.field(static=True)
+    """Whether all see the same; not so where a target's token tells who aimed at it."""
 
     @classmethod
     def create(cls, draws: Draws, spec: Spec) -> "ObservationEncoder":
         """Fresh weights for a world's tokens."""
         sizes = (spec.own_size, spec.ally_size, spec.target_size)
         own, ally, target = (Mlp.create(draws, (size, WIDTH, WIDTH)) for size in sizes)
-        return cls(own, ally, target, Attention.create(draws), spec.aims)
+        return cls(own, ally, target, Attention.create(draws), spec.aims, spec.full_view and not spec.aims)
 
     def __call__(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"] | None]:
         """Summaries of the own token, and of the targets if anything aims at them."""
+        if self.shared:
+            return self.attention(*self.shared_entities(tokens)), None
         own, allies, targets = self.own(tokens.own)[..., None, :], self.ally(tokens.allies), self.target(tokens.targets)
         entities = jnp.concatenate([own, allies, targets], axis=-2)
         itself = jnp.ones((*tokens.own.shape[:-1], 1), bool)
-        seen = jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)
+        seen = jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)[..., None, :]
         if not self.aims:
             return self.attention(own, entities, seen)[..., 0, :], None
         read = self.attention(jnp.concatenate([own, targets], axis=-2), entities, seen)
         return read[..., 0, :], read[..., 1:, :]
+
+    def shared_entities(self, tokens: Tokens) -> tuple[Entities, Float[Array, "*batch other width"], Bool[Array, "*batch entity other"]]:
+        """The readers, all that there is to see (each agent as itself, each as an ally, the targets), and who sees what of it."""
+        own, allies, targets = self.own(tokens.own), self.ally(everyone(tokens)), self.target(tokens.targets[..., 0, :, :])
+        lead, num_agents = tokens.own.shape[:-2], tokens.own.shape[-2]
+        itself = jnp.eye(num_agents, dtype=bool).reshape(*[1] * len(lead), num_agents, num_agents)
+        present = jnp.broadcast_to(everyone_present(tokens)[..., None, :], (*lead, num_agents, num_agents))
+        seen = jnp.concatenate([jnp.broadcast_to(itself, present.shape), present & ~itself, tokens.target_seen], axis=-1)
+        return own, jnp.concatenate([own, allies, targets], axis=-2), seen
 
 
 class StateEncoder(eqx.Module):
@@ -89,17 +107,26 @@ class StateEncoder(eqx.Module):
         context = Mlp.create(draws, (len(spec.context), WIDTH, WIDTH)) if spec.context else None
         return cls(agent, target, context, Attention.create(draws))
 
-    def __call__(
-        self, state: StateTokens, extra: Float[Array, "*batch agent extra"] | None = None
-    ) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch width"]]:
+    def __call__(self, state: StateTokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch width"]]:
         """Agents' summaries, and the mean over all entities that are present."""
-        features = state.agents if extra is None else jnp.concatenate([state.agents, extra], axis=-1)
-        parts, present = [self.agent(features), self.target(state.targets)], [state.agent_present, state.target_present]
-        if self.context:
-            parts.append(self.context(state.context)[..., None, :])
-            present.append(jnp.ones((*state.context.shape[:-1], 1), bool))
-        entities, there = jnp.concatenate(parts, axis=-2), jnp.concatenate(present, axis=-1)
-        read = self.attention(entities, entities, there)
+        _, entities, there = self.embed(state)
+        read = self.attention(entities, entities, there[..., None, :])
         counted = there[..., None].astype(read.dtype)
         mean = (read * counted).sum(-2) / jnp.maximum(counted.sum(-2), 1.0)
         return read[..., : state.agents.shape[-2], :], mean
+
+    def agents(self, state: StateTokens, extra: Float[Array, "*batch agent extra"]) -> Float[Array, "*batch agent width"]:
+        """Agents' summaries alone, at half the cost."""
+        agents, entities, there = self.embed(state, extra)
+        return self.attention(agents, entities, there[..., None, :])
+
+    def embed(
+        self, state: StateTokens, extra: Float[Array, "*batch agent extra"] | None = None
+    ) -> tuple[Float[Array, "*batch agent width"], Entities, Bool[Array, "*batch entity"]]:
+        """The agents, all entities (agents first), and which of these are present."""
+        agents = self.agent(state.agents if extra is None else jnp.concatenate([state.agents, extra], axis=-1))
+        parts, present = [agents, self.target(state.targets)], [state.agent_present, state.target_present]
+        if self.context:
+            parts.append(self.context(state.context)[..., None, :])
+            present.append(jnp.ones((*state.context.shape[:-1], 1), bool))
+        return agents, jnp.concatenate(parts, axis=-2), jnp.concatenate(present, axis=-1)

@@ -4,9 +4,11 @@ import dataclasses
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from comad.networks.attention import WIDTH, StateEncoder
+from comad.networks.flat import size, unravel
 from comad.networks.layers import Draws, Mlp
 from comad.types import PRNGKey, Spec, StateTokens
 
@@ -34,11 +36,21 @@ def density_head(draws: Draws) -> Mlp:
 
 def perturb(state: StateTokens, spread: float, key: PRNGKey) -> StateTokens:
     """A situation with noise on every feature of whatever is present."""
-    agent_key, target_key, context_key = jax.random.split(key, 3)
-    agents = state.agents + spread * jax.random.normal(agent_key, state.agents.shape) * state.agent_present[..., None]
-    targets = state.targets + spread * jax.random.normal(target_key, state.targets.shape) * state.target_present[..., None]
-    context = state.context + spread * jax.random.normal(context_key, state.context.shape)
+    parts = (state.agents, state.targets, state.context)
+    noise = unravel(spread * jax.random.normal(key, (size(parts),)), parts)
+    agents = state.agents + noise[0] * state.agent_present[..., None]
+    targets = state.targets + noise[1] * state.target_present[..., None]
+    context = state.context + noise[2]
     return dataclasses.replace(state, agents=agents, targets=targets, context=context)
+
+
+def tell(
+    trunk: DensityTrunk, head: Mlp, state: StateTokens, spread: float, key: PRNGKey
+) -> tuple[Float[Array, "row *batch"], Float[Array, "row *batch"]]:
+    """Log-odds of recorded situations and of the same with noise, in one pass over both."""
+    both = jax.tree.map(lambda *parts: jnp.concatenate(parts), state, perturb(state, spread, key))
+    recorded, noisy = jnp.split(head(trunk(both))[..., 0], 2)
+    return recorded, noisy
 
 
 def contrast(recorded: Float[Array, "*batch"], noisy: Float[Array, "*batch"]) -> Float[Array, "*batch"]:

@@ -90,13 +90,21 @@ class ActionHead(eqx.Module):
         mean, log_spread = jnp.split(self.base(jnp.concatenate([view.history, skill], axis=-1)), 2, axis=-1)
         return jnp.clip(mean, -MEAN_BOUND, MEAN_BOUND), jnp.clip(log_spread, *LOG_SPREAD)
 
+    def judge(
+        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
+    ) -> tuple[Float[Array, "*batch agent"], Bool[Array, "*batch agent"] | None]:
+        """Log-probability (or log-density) of recorded actions and, for numbered ones, whether no other is likelier."""
+        if isinstance(self.spec.actions, Continuous):
+            return squashed_log_density(actions, *self.gaussian(view, skill)), None
+        scores = jax.nn.log_softmax(self.logits(view, skill, available))
+        recorded = gather_last(scores, actions)
+        return recorded, recorded >= scores.max(-1)
+
     def log_probability(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
     ) -> Float[Array, "*batch agent"]:
         """Log-probability (or log-density) of recorded actions."""
-        if isinstance(self.spec.actions, Continuous):
-            return squashed_log_density(actions, *self.gaussian(view, skill))
-        return gather_last(jax.nn.log_softmax(self.logits(view, skill, available)), actions)
+        return self.judge(view, skill, available, actions)[0]
 
     def sample(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], key: PRNGKey

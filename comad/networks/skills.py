@@ -1,5 +1,6 @@
 """Skills: what an agent is up to, as a small latent; found from the whole situation, inferred from one's own history."""
 
+import math
 from typing import Literal
 
 import equinox as eqx
@@ -41,20 +42,34 @@ class PosteriorTrunk(eqx.Module):
 
     def __call__(self, state: StateTokens, actions: Actions) -> Float[Array, "*batch agent width"]:
         """One summary per agent."""
-        return self.encoder(state, action_features(actions, self.spec))[0]
+        return self.encoder.agents(state, action_features(actions, self.spec))
 
 
-def draw(kind: Kind, parameters: Parameters, key: PRNGKey) -> Float[Array, "*batch agent skill"]:
-    """A skill from its distribution, such that gradients reach the parameters."""
+def noise(kind: Kind, parameters: Parameters, key: PRNGKey) -> Float[Array, "*batch agent skill"]:
+    """The chance in drawing skills, apart from the parameters, so that it can serve more than one distribution."""
+    # Drawn as one long row: the generator takes seconds to compile for other shapes.
+    if kind == "gaussian":
+        shape = (*parameters.shape[:-1], parameters.shape[-1] // 2)
+        return jax.random.normal(key, (math.prod(shape),)).reshape(shape)
+    return jax.random.gumbel(key, (parameters.size,)).reshape(parameters.shape) if kind == "categorical" else parameters
+
+
+def settle(kind: Kind, parameters: Parameters, chance: Float[Array, "*batch agent skill"]) -> Float[Array, "*batch agent skill"]:
+    """The skill that chance picks, such that gradients reach the parameters."""
     if kind == "none":
         return parameters
     if kind == "gaussian":
         mean, log_spread = _split(parameters)
-        return mean + jnp.exp(log_spread) * jax.random.normal(key, mean.shape)
-    soft = jax.nn.softmax(parameters + jax.random.gumbel(key, parameters.shape))
+        return mean + jnp.exp(log_spread) * chance
+    soft = jax.nn.softmax(parameters + chance)
     hard = jax.nn.one_hot(soft.argmax(-1), soft.shape[-1])
     # Hard forward, soft backward.
     return hard + soft - jax.lax.stop_gradient(soft)
+
+
+def draw(kind: Kind, parameters: Parameters, key: PRNGKey) -> Float[Array, "*batch agent skill"]:
+    """A skill from its distribution."""
+    return settle(kind, parameters, noise(kind, parameters, key))
 
 
 def likeliest(kind: Kind, parameters: Parameters) -> Float[Array, "*batch agent skill"]:

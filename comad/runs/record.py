@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from comad.errors import UserError
 from comad.runs.folder import SETTINGS, journal_path, read_settings
@@ -18,6 +20,17 @@ class RunRecord:
     scores: list[Record]
     heads: list[Record]
     logs: list[Record]
+
+    def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
+        """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
+        tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
+        scores = np.full((tasks, points, tasks), np.nan)
+        for record in self.scores:
+            scores[record["task"], record["point"]] = record[mode]["score"]
+        if missing := np.argwhere(np.isnan(scores).any(-1)).tolist():
+            task, point = missing[0]
+            raise UserError(f"{self.path} is not finished: the evaluation {point} of task {task} is missing; train it to its end first")
+        return scores
 
 
 def read_run(path: Path) -> RunRecord:

@@ -19,6 +19,7 @@ from comad.cli import VERBS, doctor, evaluate, main
 from comad.cli.evaluate import Evaluate
 from comad.cli.play import Play
 from comad.cli.tasks import find_task
+from comad.cli.teams import Source
 from comad.cli.terminal import progress
 from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
 from comad.types import Task
@@ -123,7 +124,9 @@ OPTIONS = {
     "doctor": ["--json"],
     "play": ["TASK", "OUT.gif", "--random", "--seed"],
     "evaluate": ["--random", "--stream", "--tasks", "--seed", "--episodes", "--json"],
-    "bench": ["{envs}", "--num-envs", "--worlds", "--seconds", "--json"],
+    "bench": ["envs", "step"],
+    "bench envs": ["--num-envs", "--worlds", "--seconds", "--json"],
+    "bench step": ["--shapes", "--cores", "--seconds", "--data", "--json"],
 }
 
 
@@ -246,16 +249,16 @@ def test_evaluate_gives_the_numbers_of_the_episodes(capsys: pytest.CaptureFixtur
 
 def test_many_episodes_are_played_in_rounds_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     task, settings, counts = Task("CN-2", "cn-2"), Evaluate(episodes=8), list[int]()
-    at_once = evaluate.play(task, envs.make("cn-2"), settings, "return", counts.append)
+    at_once = evaluate.play(task, envs.make("cn-2"), settings, Source(), "return", counts.append)
     monkeypatch.setattr(evaluate, "EPISODES_AT_ONCE", 3)
-    assert evaluate.play(task, envs.make("cn-2"), settings, "return", counts.append) == at_once
+    assert evaluate.play(task, envs.make("cn-2"), settings, Source(), "return", counts.append) == at_once
     assert counts == [8, 3, 3, 2]
 
 
 def test_the_metric_of_the_stream_decides_the_score() -> None:
     task, settings = Task("two foods", "lbf-5x5-2p-2f"), Evaluate(episodes=8)
     by_return, by_success = (
-        evaluate.play(task, envs.make(task.env), settings, metric, lambda count: None) for metric in ("return", "success")
+        evaluate.play(task, envs.make(task.env), settings, Source(), metric, lambda count: None) for metric in ("return", "success")
     )
     assert by_return.score == pytest.approx(100 * by_return.mean_return)
     assert by_success.score == pytest.approx(100 * by_success.success_rate)

@@ -11,9 +11,11 @@ from recorded import FULL_VIEW, record
 from comad import streams
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Packing
-from comad.methods import omiga
-from comad.methods.base import Method
-from comad.methods.comad import Comad, ComadState, Learned
+from comad.errors import UserError
+from comad.methods import METHODS, descent, find, omiga
+from comad.methods.base import Method, Recognizes
+from comad.methods.comad import Comad, ComadState
+from comad.methods.learned import Learned
 from comad.methods.omiga import Critics
 from comad.networks.critics import mix
 from comad.networks.heads import pick
@@ -58,12 +60,17 @@ def learn(verbs: Verbs, state: ComadState, task: int, batch: Batch, updates: int
     return verbs.finish(state, jnp.int32(task), batch, KEY), logs
 
 
+def distance(first: Any, second: Any) -> float:
+    """Squared."""
+    return sum(float(((a - b) ** 2).sum()) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
+
+
 def head_of(learned: Learned, head: int) -> Any:
     return pick((learned.actor.head, learned.familiarity.head), head)
 
 
 def test_a_second_task_leaves_the_first_ones_head_untouched_to_the_bit(batch: Batch) -> None:
-    assert isinstance(Comad(), Method)
+    assert isinstance(Comad(), Method) and isinstance(Comad(), Recognizes)
     verbs = compiled(Comad())
     first, logs = learn(verbs, verbs.init(KEY), 0, batch, 4)
     assert all(np.isfinite(value) for log in logs for value in log.values())
@@ -75,7 +82,13 @@ def test_a_second_task_leaves_the_first_ones_head_untouched_to_the_bit(batch: Ba
     assert same(head_of(first.learned, 2), head_of(second.learned, 2))
     # The anchor stays where the trunks were after the first task; they have moved on, but hardly.
     assert same(second.anchor, (first.learned.actor.trunk, first.learned.familiarity.trunk))
-    assert 0 < float(omiga.squared_distance(second.learned.actor.trunk, second.anchor[0])) < 0.05
+    assert 0 < distance(second.learned.actor.trunk, second.anchor[0]) < 0.05
+    heads = Comad().describe(second)
+    assert (int(heads["before"]), int(heads["used"]), int(heads["active"])) == (1, 2, 1)
+    assert np.isfinite(Comad().familiarity(second, batch.state)).all((1, 2)).tolist() == [True, True, False]
+    # The actor's policies were kept when the second stage began.
+    assert 0 < distance(second.snapshot.trunk, second.learned.actor.trunk) < 0.05
+    assert not same(second.snapshot, first.snapshot)
     # Half-way through the second task old skills begin to speak, and the weights of actions are no longer near one.
     assert [float(log["weight"]) > 0.9 for log in logs] == [True, True, False, False]
 
@@ -89,11 +102,10 @@ def test_variants_learn_and_act_within_what_is_available(method: Comad, batch: B
     assert float(logs[-1]["q_loss"]) < float(logs[0]["q_loss"])
     row, time = (index[0] for index in np.nonzero(np.asarray(batch.step)))
     tokens = jax.tree.map(lambda leaf: leaf[row, time], batch.tokens)
+    act = jax.jit(jax.vmap(method.act, in_axes=(None, None, None, None, None, None, 0)))
+    only = jnp.array([[False, False, True, False, False], [True, False, False, False, True]])
     for greedy in (False, True):
-        player = Comad(**{**vars(method), "greedy": greedy})
-        act = jax.jit(jax.vmap(player.act, in_axes=(None, None, None, None, None, 0)))
-        only = jnp.array([[False, False, True, False, False], [True, False, False, False, True]])
-        actions, _ = act(state, player.start(state, 2), tokens, only, jnp.int32(1), jax.random.split(KEY, 64))
+        actions, _ = act(state, method.start(state, 2), tokens, only, jnp.int32(1), jnp.array(greedy), jax.random.split(KEY, 64))
         assert set(np.asarray(actions[:, 0]).tolist()) == {2} and set(np.asarray(actions[:, 1]).tolist()) <= {0, 4}
         assert (len(set(np.asarray(actions[:, 1]).tolist())) == 1) == greedy
 
@@ -130,7 +142,24 @@ def test_each_critic_loss_moves_its_own_networks_only(batch: Batch) -> None:
         assert (touched(gradient.q), touched(gradient.mixer), touched(gradient.v)) == moves
 
 
+def test_a_gradient_is_shortened_to_the_limit_and_pulled_to_the_anchor() -> None:
+    tree = {"a": jnp.full((3, 4), 2.0), "b": jnp.full(4, 2.0)}
+    for largest, expected in ((4.0, 1.0), (8.0, 2.0), (9.0, 2.0)):
+        found, norm = descent.clip(tree, largest)
+        assert float(norm) == pytest.approx(8.0) and np.allclose(found["a"], expected) and np.allclose(found["b"], expected)
+    anchor = jax.tree.map(lambda leaf: leaf - 0.5, tree)
+    pulled, drift = descent.pull(jax.tree.map(jnp.zeros_like, tree), tree, anchor, jnp.float32(3.0))
+    written = jax.grad(lambda tree: 3.0 * sum(((tree[name] - anchor[name]) ** 2).sum() for name in tree))(tree)
+    assert float(drift) == pytest.approx(distance(tree, anchor)) and np.allclose(pulled["a"], written["a"])
+
+
+def test_methods_are_found_by_name() -> None:
+    assert [find(name) for name in METHODS] == list(METHODS.values())
+    with pytest.raises(UserError, match="there is no method named 'comat'; did you mean comad"):
+        find("comat")
+
+
 def test_a_jolt_goes_exactly_so_far() -> None:
     tree = {"a": jnp.ones((3, 4)), "b": jnp.zeros(5)}
     jolted = omiga.jolt(tree, 0.01, KEY)
-    assert float(omiga.squared_distance(jolted, tree)) == pytest.approx(1e-4, rel=1e-4)
+    assert distance(jolted, tree) == pytest.approx(1e-4, rel=1e-4)

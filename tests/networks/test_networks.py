@@ -9,13 +9,14 @@ import pytest
 from scipy.stats import norm
 
 from comad.envs.navigation import Navigation
-from comad.networks import density, skills
+from comad.networks import density, flat, skills
 from comad.networks.attention import PROJECTION, WIDTH, Attention, ObservationEncoder, StateEncoder
 from comad.networks.critics import ActionValue, LinearMixer, StateValue, mix
+from comad.networks.density import DensityTrunk
 from comad.networks.heads import create_heads, each, pick, put
-from comad.networks.layers import Gru, LayerNorm, Linear, initialize
+from comad.networks.layers import Draws, Gru, LayerNorm, Linear, Mlp, initialize
 from comad.networks.policy import ActionHead, Trunk, squashed_log_density
-from comad.tokens import complete
+from comad.tokens import complete, full_view
 from comad.types import Continuous, Discrete, Spec, StateTokens, Tokens
 
 CN = Navigation(3, 8).spec
@@ -60,6 +61,9 @@ def test_layers_on_any_leading_axes_are_plain_products() -> None:
     x = jax.random.normal(KEY, (4, 5, 3))
     assert np.allclose(layer(x), np.asarray(x) @ np.asarray(layer.weight) + np.asarray(layer.bias), atol=1e-6)
     assert np.abs(layer.weight).max() <= 3**-0.5 and len(np.unique(layer.weight)) == 6
+    found = jax.grad(lambda layer, x: jnp.sin(layer(x)).sum(), argnums=(0, 1))(layer, x)
+    expected = jax.grad(lambda layer, x: jnp.sin(x @ layer.weight + layer.bias[None, None]).sum(), argnums=(0, 1))(layer, x)
+    assert all(np.allclose(*pair, atol=1e-5) for pair in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
     normed = np.asarray(LayerNorm.create(3)(x))
     assert np.allclose(normed.mean(-1), 0, atol=1e-6) and np.allclose(normed.std(-1), 1, atol=1e-3)
 
@@ -85,11 +89,11 @@ def test_folded_attention_is_the_written_formula() -> None:
     scores = block.query(x) @ jnp.swapaxes(block.key(x), -1, -2) / np.sqrt(PROJECTION)
     scores = jnp.where(present[:, None], scores, -jnp.inf)
     expected = block.norm(x + jax.nn.softmax(scores) @ block.value(x))
-    assert np.allclose(block(x, x, present), expected, atol=1e-5)
+    assert np.allclose(block(x, x, present[:, None]), expected, atol=1e-5)
 
 
 def test_summaries_ignore_the_order_of_entities_and_what_is_not_seen() -> None:
-    encoder = fresh(lambda draws: ObservationEncoder.create(draws, CN))
+    encoder = fresh(lambda draws: ObservationEncoder.create(draws, dataclasses.replace(CN, full_view=False)))
     tokens = random_tokens(CN, 4)
     own, _ = call(encoder, tokens)
     shuffled = dataclasses.replace(tokens, allies=tokens.allies[..., ::-1, :], targets=tokens.targets[..., ::-1, :])
@@ -97,6 +101,26 @@ def test_summaries_ignore_the_order_of_entities_and_what_is_not_seen() -> None:
     hidden = dataclasses.replace(tokens, target_seen=tokens.target_seen.at[..., 0].set(False))
     moved = dataclasses.replace(hidden, targets=hidden.targets.at[..., 0, :].add(5.0))
     assert same(call(encoder, hidden)[0], call(encoder, moved)[0]) and not np.allclose(call(encoder, hidden)[0], own, atol=1e-3)
+
+
+@pytest.mark.parametrize("agents", [1, 3])
+def test_where_all_see_all_sharing_what_they_see_changes_nothing(agents: int) -> None:
+    spec = Navigation(agents, 8).spec
+    state = random_state(spec, 5, 4)
+    there = jax.random.bernoulli(KEY, 0.6, state.agent_present.shape), jax.random.bernoulli(KEY, 0.6, state.target_present.shape)
+    state = dataclasses.replace(state, agent_present=there[0], target_present=there[1])
+    tokens = complete(full_view(state), jax.random.randint(KEY, state.agents.shape[:-1], -1, 5), spec)
+    shared = fresh(lambda draws: ObservationEncoder.create(draws, spec))
+    alone = dataclasses.replace(shared, shared=False)
+    assert shared.shared and np.allclose(call(shared, tokens)[0], call(alone, tokens)[0], atol=1e-5)
+
+    def slope(encoder: ObservationEncoder) -> Any:
+        return jax.jit(jax.grad(lambda encoder: jnp.sin(encoder(tokens)[0]).sum()))(encoder)
+
+    for one, other in zip(jax.tree.leaves(slope(shared)), jax.tree.leaves(slope(alone)), strict=True):
+        assert np.allclose(one, other, atol=1e-3)
+    aiming = ObservationEncoder.create(Draws(), dataclasses.replace(AIMING, full_view=True))
+    assert not aiming.shared
 
 
 def test_one_set_of_weights_fits_every_team() -> None:
@@ -127,6 +151,9 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
         available = available.at[..., -1].set(False)
         chances = jnp.stack([log_probability(view, skill, available, jnp.full((2, 3, 3), a)) for a in range(spec.num_actions)])
         assert np.allclose(jnp.exp(chances).sum(0), 1, atol=1e-5) and (np.exp(chances[-1]) == 0).all()
+        said, likeliest = call(head, view, skill, available, call(head, view, skill, available, verb="mode"), verb="judge")
+        assert likeliest.all() and same(said, chances.max(0))
+        assert not call(head, view, skill, available, chances.argmin(0), verb="judge")[1].any()
     actions = call(head, view, skill, available, KEY, verb="sample")
     assert jnp.isfinite(log_probability(view, skill, available, actions)).all()
     q, v = fresh(lambda draws: ActionValue.create(draws, spec)), fresh(lambda draws: StateValue.create(draws, spec))
@@ -167,6 +194,21 @@ def log_density(kind: skills.Kind, parameters: jax.Array, drawn: jax.Array) -> n
     if kind == "categorical":
         return (np.asarray(jax.nn.log_softmax(values)) * np.asarray(drawn)).sum(-1)
     return norm.logpdf(np.asarray(drawn), values[..., :3], np.exp(np.clip(values[..., 3:], -5, 2))).sum(-1)
+
+
+def test_weights_survive_being_one_vector() -> None:
+    heads = create_heads(lambda draws: Mlp.create(draws, (3, 2, 1)), KEY, capacity=2)
+    vector = flat.ravel(heads)
+    assert vector.shape == (flat.size(heads),) == (2 * (3 * 2 + 2 + 2 + 1),)
+    assert same(flat.unravel(vector, heads), heads)
+
+
+def test_recorded_and_noisy_are_told_apart_in_one_pass() -> None:
+    trunk, head = fresh(lambda draws: DensityTrunk.create(draws, CN)), fresh(density.density_head)
+    state = random_state(CN, 2, 3)
+    found = jax.jit(density.tell, static_argnums=3)(trunk, head, state, 0.1, KEY)
+    for odds, shown in zip(found, (state, density.perturb(state, 0.1, KEY)), strict=True):
+        assert np.allclose(odds, head(trunk(shown))[..., 0], atol=1e-5)
 
 
 def test_noise_touches_only_what_is_present_and_contrast_prefers_the_recorded() -> None:

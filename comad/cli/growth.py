@@ -1,0 +1,59 @@
+"""`comad heads`: how the library of skills grew over a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from comad.cli.terminal import show_json, show_lines, show_table
+from comad.errors import UserError
+from comad.runs.record import RunRecord, read_run
+
+
+@dataclass(frozen=True)
+class ShowHeads:
+    """Show which head every task opened or used again, and why."""
+
+    path: tyro.conf.Positional[Path]
+    """The folder of a run."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self) -> None:
+        """Print the growth of the library."""
+        record = read_run(self.path)
+        if self.json:
+            show_json(record.heads)
+        elif not any("active" in entry for entry in record.heads):
+            raise UserError(f"{self.path} has no heads to show: {record.settings['identity']['method']} has none, or has not begun")
+        else:
+            show_growth(record)
+
+
+def show_growth(record: RunRecord) -> None:
+    """One row per task: the head it got, what the heads there were thought of its data before, and of their own."""
+    begun = [entry for entry in record.heads if entry["when"] == "begin" and "active" in entry]
+    ended = {entry["task"]: entry for entry in record.heads if entry["when"] == "finish"}
+    if not begun:
+        return
+    rows = []
+    for entry in begun:
+        head, before = entry["active"], entry["before"]
+        seen = [f"{score:.2f}" for score in entry["scores"][:before]]
+        own = ended.get(entry["task"])
+        rows.append(
+            (
+                entry["name"],
+                f"{'re-used' if head < before else 'opened'} {head}",
+                entry["used"],
+                "  ".join(seen),
+                f"{own['own_score'][head]:.2f}" if own else "",
+                f"{own['noise_score'][head]:.2f}" if own else "",
+            )
+        )
+    columns = ("task", "head", "heads in all", "familiarity to the heads there were", "own data, after", "with noise")
+    show_table("Growth of the library", columns, rows)
+    if record.scores:
+        names = [task["name"] for task in record.settings["identity"]["tasks"]]
+        routed = ", ".join(f"{name} by head {head}" for name, head in zip(names, record.scores[-1]["heads"], strict=True))
+        show_lines([f"played in the end: {routed}"])

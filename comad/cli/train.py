@@ -1,0 +1,184 @@
+"""`comad train`: let a method learn a stream; started again, it goes on from where it was."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
+
+import tyro
+from rich.progress import Progress
+
+from comad.cli.growth import show_growth
+from comad.cli.tasks import choose
+from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
+from comad.methods import METHODS
+from comad.metrics import backward_transfer, performance
+from comad.runs.record import RunRecord, read_run
+from comad.runs.run import Run, open_run
+from comad.training.lessons import Lesson, prepare
+from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, train
+from comad.training.provenance import identify
+from comad.types import Stream
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class Training(Generic[Settings]):
+    """Options that all methods share, and those of one."""
+
+    method: Settings
+    """Settings of the method."""
+    stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """A stream; 'comad list' shows them."""
+    tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Tasks or worlds in an order of your own, instead of the stream's."""
+    quality: str = "expert"
+    """Which recordings to learn from: expert, medium, or the name under which yours are kept."""
+    seed: int = 0
+    """Decides everything that chance has a part in."""
+    updates: int | None = None
+    """Gradient updates per task; by default the stream's, as in the paper."""
+    evaluations: int = 20
+    """Evaluations per task, besides the one before its first update."""
+    episodes: int = 32
+    """Episodes per task and evaluation."""
+    batch: int = 32
+    """Episodes per update, on average."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where datasets lie; by default $COMAD_DATA, or data here."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """The run's own folder; by default runs/STREAM-QUALITY/METHOD-seedN."""
+    fresh: bool = False
+    """Remove the run that is in the folder and start over."""
+
+    def run(self) -> None:
+        """Train to the end, or until asked to stop, then show what was reached."""
+        check_seed(self.seed)
+        for option, number in (("--evaluations", self.evaluations), ("--episodes", self.episodes), ("--batch", self.batch)):
+            check_positive(option, number)
+        stream = choose(self.stream, self.tasks)
+        updates = stream.updates if self.updates is None else self.updates
+        check_positive("--updates", updates)
+        budget = Budget(updates, self.evaluations, self.episodes, self.batch)
+        stream = replace(stream, updates=updates)
+        lessons = prepare(stream, self.quality, self.batch, self.data)
+        folder = self.out or Path("runs") / f"{stream.name}-{self.quality}" / f"{self.name}-seed{self.seed}"
+        method: Any = self.method
+        identity = identify(self.name, method, stream, self.quality, lessons, self.seed, budget)
+        with open_run(folder, identity, self.fresh) as run:
+            self.follow(run, stream, lessons, budget)
+        show_result(read_run(folder))
+
+    @property
+    def name(self) -> str:
+        """The method's registered name."""
+        return next(name for name, kind in METHODS.items() if isinstance(self.method, kind))
+
+    def follow(self, run: Run, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget) -> None:
+        """Train while showing how it goes."""
+        with progress() as bar, wish_to_stop() as wished:
+            display = Display(bar, stream, budget)
+            method: Any = self.method
+            for event in train(method, stream, lessons, self.seed, budget, run, stop=lambda: bool(wished)):
+                display.show(event)
+        for name, reason in run.skipped.items():
+            show_lines([f"checkpoint {name} could not be used ({reason}); an earlier one was"])
+        if wished:
+            show_lines(
+                [f"stopped after update {display.done} of {display.total}; everything is saved in {run.folder}, the same command goes on"]
+            )
+            raise SystemExit(128 + wished[0])
+
+
+if TYPE_CHECKING:
+    Choice = Training[Any]
+else:
+    # One subcommand per method, each with that method's settings as its options; the hidden None makes it a choice even if there is one.
+    named = [
+        Annotated[Training[kind], tyro.conf.subcommand(name, description=(kind.__doc__ or "").partition("\n\n")[0])]
+        for name, kind in METHODS.items()
+    ]
+    Choice = Union[(*named, Annotated[None, tyro.conf.Suppress])]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Let a method learn a stream from recorded data; started again, it goes on from where it was."""
+
+    method: Choice
+
+    def run(self) -> None:
+        """Train."""
+        self.method.run()
+
+
+class Display:
+    """Shows what happens in a training: the bar with rate and scores, and a line for each head that is opened or used again."""
+
+    def __init__(self, bar: Progress, stream: Stream, budget: Budget) -> None:
+        self.bar, self.stream = bar, stream
+        self.total, self.done = budget.updates * len(stream.tasks), 0
+        self.bar_task = bar.add_task("compiling", total=self.total)
+        self.scores, self.rate = "", ""
+        self.clock: tuple[float, int] | None = None
+
+    def show(self, event: Event) -> None:
+        """Take notice of an event."""
+        name = self.stream.tasks[event.task].name
+        if isinstance(event, Heads) and event.when == "begin" and event.heads:
+            self.bar.console.print(describe_choice(name, event.heads), markup=False, highlight=False)
+        if isinstance(event, Evaluated):
+            self.scores = "  ".join(f"{score:.2f}" for score in event.scores["sampled"]["score"])
+            self.clock = None
+        if isinstance(event, Learned):
+            now = time.monotonic()
+            if self.clock:
+                self.rate = f"  {(event.updates - self.clock[1]) / (now - self.clock[0]):.0f} updates/s"
+            self.clock, self.done = (now, event.updates), event.updates
+        if not isinstance(event, Stopped):
+            self.bar.update(self.bar_task, completed=self.done, description=f"{name}{self.rate}  scores {self.scores}")
+
+
+def describe_choice(task: str, heads: dict[str, Any]) -> str:
+    """A sentence on which head a task got, and why."""
+    active = heads["active"]
+    others = ", ".join(f"{score:.2f}" for score in heads["scores"][: heads["before"]])
+    why = f" (familiarity of the heads there were: {others})" if others else ""
+    return f"{task}: {'re-uses' if active < heads['before'] else 'opens'} head {active}{why}"
+
+
+@contextmanager
+def wish_to_stop() -> Iterator[list[int]]:
+    """Signals that ask to stop, as they come in; a second one stops at once."""
+    wished: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if wished:
+            raise KeyboardInterrupt
+        wished.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield wished
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show_result(record: RunRecord) -> None:
+    """Scores on all tasks after each one, P and BwT, and the heads."""
+    identity = record.settings["identity"]
+    names = [task["name"] for task in identity["tasks"]]
+    for mode in ("sampled", "greedy"):
+        scores = record.score_array(mode)
+        rows = [(f"after {name}", *(f"{100 * score:.1f}" for score in scores[task, -1])) for task, name in enumerate(names)]
+        show_table(f"{identity['method']} on {identity['stream']}, {identity['quality']} data, {mode} play", ("score on", *names), rows)
+        reached, changed = (100 * measure(scores[None])[0] for measure in (performance, backward_transfer))
+        show_lines([f"P {reached:.1f}   BwT {changed:+.1f}   (FwT needs a run of 'fs' on the same stream)"])
+    show_growth(record)
+    show_lines([f"everything is in {record.path}"])

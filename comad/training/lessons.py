@@ -1,0 +1,84 @@
+"""What a task brings to training: its world, its recorded data, how that is packed into batches, and a sample to recognize it by."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from comad import envs
+from comad.datasets import library
+from comad.datasets.batches import gather, upload
+from comad.datasets.packing import Index, Packing
+from comad.datasets.store import Dataset, check, check_world, open_dataset
+from comad.envs.base import Env, HostEnv
+from comad.errors import UserError
+from comad.types import Batch, Spec, Stream, Task
+
+SAMPLE_BATCHES = 8
+"""So many batches make the sample of a task by which heads are chosen."""
+SAMPLE_SEED = 2**32
+"""Beyond every seed of a run, so that all runs recognize tasks by the same sample."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One task, ready to be learned."""
+
+    number: int
+    """Its place in the stream."""
+    task: Task
+    env: Env[Any] | HostEnv[Any]
+    dataset: Dataset
+    packing: Packing
+
+    @property
+    def shape(self) -> Spec:
+        """All of the world's spec that shapes batches: tasks that differ in name and rules only share their compiled programs."""
+        return replace(self.dataset.spec, env="", version=0, rules="")
+
+    def upload(self) -> dict[str, Array]:
+        """The recorded data on the device."""
+        return dict(upload(self.dataset))
+
+    def indices(self, seed: int, first: int, count: int, room: int) -> Index:
+        """Where the batches of some updates stand in the data, in an array with room for a fixed number of them."""
+        each = [self.packing.index(seed, self.number, first + offset) for offset in range(count)]
+        return jax.tree.map(lambda *parts: np.stack(parts + parts[-1:] * (room - count)), *each)
+
+    def sample(self) -> Batch:
+        """Some of the data."""
+        parts = [self.packing.index(SAMPLE_SEED, self.number, batch) for batch in range(SAMPLE_BATCHES)]
+        return _gather(self.shape, self.upload(), jax.tree.map(lambda *rows: np.concatenate(rows), *parts))
+
+
+_gather = jax.jit(gather, static_argnums=0)
+
+
+def prepare(stream: Stream, quality: str, batch: int, folder: Path | None = None) -> tuple[Lesson, ...]:
+    """Find and check the data of every task; what is missing is named together with the command that makes it."""
+    worlds = [envs.make(task.env) for task in stream.tasks]
+    places = [library.place(env.spec.env, quality, folder) for env in worlds]
+    if missing := [place for place in places if not (place / "manifest.json").exists()]:
+        raise UserError(f"there is no dataset {missing[0]}; {_how_to_make(stream, quality, folder)} makes it")
+    datasets = {place: _open(place, env) for place, env in zip(places, worlds, strict=True)}
+    packings = {place: Packing.plan(dataset.starts, dataset.lengths, batch) for place, dataset in datasets.items()}
+    lesson = partial(map, Lesson, range(len(places)), stream.tasks, worlds)
+    return tuple(lesson([datasets[place] for place in places], [packings[place] for place in places]))
+
+
+def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
+    dataset = open_dataset(place)
+    check_world(dataset, env.spec)
+    if problems := check(dataset):
+        raise UserError(f"{place}: {problems[0]}; collect or import it again")
+    return dataset
+
+
+def _how_to_make(stream: Stream, quality: str, folder: Path | None) -> str:
+    custom = stream.name == "custom"
+    what = "--tasks " + " ".join(dict.fromkeys(task.env for task in stream.tasks)) if custom else stream.name
+    return f"'comad collect {what} --quality {quality}{f' --data {folder}' if folder else ''}'"

@@ -1,0 +1,232 @@
+"""Task after task: begin, update and evaluate in turn, finish. Knows no method by name.
+
+Whatever happens at an update is a function of the seed, the task and the number of the update, so a run that was stopped anywhere goes on
+from its last checkpoint as if nothing had been.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from comad import checkpoint
+from comad.datasets.batches import Resident, gather
+from comad.datasets.packing import Index
+from comad.errors import UserError
+from comad.evaluation import assess
+from comad.methods.base import Logs, Method
+from comad.runs.run import Run
+from comad.training.lessons import Lesson
+from comad.types import PRNGKey, Spec, Stream
+
+CHUNK = 50
+"""Updates in one call of the compiled program: after each, progress is shown and a wish to stop is heard."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train, and how often to look."""
+
+    updates: int
+    """Gradient updates per task."""
+    evaluations: int = 20
+    """Evaluations per task, besides the one before its first update."""
+    episodes: int = 32
+    """Episodes per task and evaluation."""
+    batch: int = 32
+    """Episodes per update, on average."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.evaluations <= self.updates:
+            raise UserError(
+                f"{self.evaluations} evaluations do not fit into {self.updates} updates; give fewer evaluations or more updates"
+            )
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """After how many updates of a task evaluations take place."""
+        return tuple(round(self.updates * number / self.evaluations) for number in range(self.evaluations + 1))
+
+    def following(self, update: int) -> int:
+        """The next of these points."""
+        return next(point for point in self.points if point > update)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """A task has begun or ended, with this library of heads."""
+
+    task: int
+    when: Literal["begin", "finish"]
+    heads: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """So many updates have been made, over all tasks."""
+
+    task: int
+    updates: int
+    logs: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """All tasks were played."""
+
+    task: int
+    point: int
+    scores: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The run was asked to stop, and has saved all it knows."""
+
+    task: int
+    update: int
+
+
+Event = Heads | Learned | Evaluated | Stopped
+
+
+def train(
+    method: Method[Any],
+    stream: Stream,
+    lessons: Sequence[Lesson],
+    seed: int,
+    budget: Budget,
+    run: Run,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Event]:
+    """Train from wherever the run is to the end of the stream, telling what happens.
+
+    Args:
+        method: who learns.
+        stream: what, in which order.
+        lessons: the tasks of the stream with their data.
+        seed: decides everything that chance has a part in.
+        budget: how long.
+        run: where it is written down.
+        stop: asked every few seconds; if it says yes, the run is saved and ends early.
+    """
+    found = run.resume()
+    begin, finish = (jax.jit(verb, donate_argnums=0) for verb in (method.begin, method.finish))
+    key = jax.random.key(seed)
+    state = create(method, stream, lessons, budget.updates, jax.random.fold_in(key, len(lessons)))
+    samples = [lesson.sample() for lesson in lessons]
+    task, update = _place(found.position, budget) if found else (0, None)
+    if found:
+        state = checkpoint.load(found.path, state)
+
+    def look(lesson: Lesson, update: int) -> Evaluated:
+        point = budget.points.index(update)
+        evaluation = lesson.number * len(budget.points) + point
+        scores = assess(method, state, [lesson.env for lesson in lessons], samples, stream.metric, seed, evaluation, budget.episodes)
+        run.append("scores", {"task": lesson.number, "point": point, "update": update, **scores})
+        _save(run, lesson, update, budget, state)
+        return Evaluated(lesson.number, point, scores)
+
+    for lesson in lessons[task:]:
+        number, resident, sample = jnp.int32(lesson.number), lesson.upload(), samples[lesson.number]
+        begin_key, update_key, finish_key = jax.random.split(jax.random.fold_in(key, lesson.number), 3)
+        if update is None:
+            state, update = begin(state, number, sample, begin_key), 0
+            yield _note_heads(run, method, state, lesson, "begin")
+            yield look(lesson, update)
+        while update < budget.updates:
+            count = min(CHUNK, budget.following(update) - update)
+            indices = lesson.indices(seed, update, count, CHUNK)
+            state, made, sums = learn(method, lesson.shape, state, resident, indices, jnp.int32(update), jnp.int32(count), update_key)
+            logs = {name: float(value) / count for name, value in sums.items()}
+            if bad := sorted(name for name, value in logs.items() if not math.isfinite(value)):
+                raise _diverged(lesson, bad, update + int(made) - 1, indices, int(made) - 1, run)
+            update += count
+            run.append("logs", {"task": lesson.number, "update": update, **logs})
+            yield Learned(lesson.number, lesson.number * budget.updates + update, logs)
+            if update == budget.updates:
+                state = finish(state, number, sample, finish_key)
+                yield _note_heads(run, method, state, lesson, "finish")
+            wished = stop()  # asked once, for between two questions the answer may change
+            if update in budget.points:
+                yield look(lesson, update)
+            elif wished:
+                _save(run, lesson, update, budget, state)
+            if wished and (lesson is not lessons[-1] or update < budget.updates):
+                yield Stopped(lesson.number, update)
+                return
+        update = None
+
+
+def create(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int, key: PRNGKey) -> Any:
+    """The state with which a run begins."""
+    specs = tuple(lesson.env.spec for lesson in lessons)
+    return jax.jit(partial(method.init, stream=stream, specs=specs, updates=updates))(key)
+
+
+@partial(jax.jit, static_argnames=("method", "spec"), donate_argnames="state")
+def learn(
+    method: Method[Any],
+    spec: Spec,
+    state: Any,
+    resident: Resident,
+    indices: Index,
+    first: Int[Array, ""],
+    count: Int[Array, ""],
+    key: PRNGKey,
+) -> tuple[Any, Int[Array, ""], Logs]:
+    """Make updates ``first`` up to ``first + count``, or fewer if numbers stop being finite; tells how many, and the sums of their logs.
+
+    The number of updates is not part of the compiled program, so a shorter last chunk is the same program.
+    """
+
+    def one(number: Int[Array, ""], state: Any) -> tuple[Any, Logs]:
+        batch = gather(spec, resident, jax.tree.map(lambda leaf: leaf[number], indices))
+        return method.update(state, batch, jax.random.fold_in(key, first + number))
+
+    def proceed(carry: tuple[Int[Array, ""], Any, Logs]) -> Bool[Array, ""]:
+        number, _, sums = carry
+        return (number < count) & jnp.isfinite(jnp.stack(list(sums.values()))).all()
+
+    def advance(carry: tuple[Int[Array, ""], Any, Logs]) -> tuple[Int[Array, ""], Any, Logs]:
+        number, state, sums = carry
+        state, logs = one(number, state)
+        return number + 1, state, jax.tree.map(jnp.add, sums, logs)
+
+    indices = jax.tree.map(jnp.asarray, indices)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(one, jnp.int32(0), state)[1])
+    made, state, sums = jax.lax.while_loop(proceed, advance, (jnp.int32(0), state, nothing))
+    return state, made, sums
+
+
+def _place(position: int, budget: Budget) -> tuple[int, int | None]:
+    """The task to go on with, and how many of its updates are made; none if it has not begun."""
+    task, update = divmod(position, budget.updates + 1)
+    return (task + 1, None) if update == budget.updates else (task, update)
+
+
+def _save(run: Run, lesson: Lesson, update: int, budget: Budget, state: Any) -> None:
+    position = lesson.number * (budget.updates + 1) + update
+    run.save(position, lambda path: checkpoint.save(path, state), milestone=update == budget.updates)
+
+
+def _note_heads(run: Run, method: Method[Any], state: Any, lesson: Lesson, when: Literal["begin", "finish"]) -> Heads:
+    heads = {name: np.asarray(value).tolist() for name, value in method.describe(state).items()}
+    run.append("heads", {"task": lesson.number, "name": lesson.task.name, "when": when, **heads})
+    return Heads(lesson.number, when, heads)
+
+
+def _diverged(lesson: Lesson, bad: list[str], update: int, indices: Index, place: int, run: Run) -> UserError:
+    index = jax.tree.map(lambda leaf: leaf[place], indices)
+    starts = np.asarray(lesson.dataset.starts)
+    episodes = np.unique(np.searchsorted(starts, index.moment[index.present], side="right") - 1)
+    return UserError(
+        f"{', '.join(bad)} stopped being finite at update {update} of {lesson.task.name}, whose batch holds episodes "
+        f"{', '.join(map(str, episodes))} of {lesson.dataset.path}; {run.folder} keeps the last good checkpoint"
+    )

@@ -1,0 +1,146 @@
+"""Training as a whole: the same end however often it is interrupted, and a clear word when it cannot go on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from habit import Habit
+from recorded import record
+
+from comad import envs, metrics, streams
+from comad.datasets import library
+from comad.datasets.store import open_dataset
+from comad.envs.navigation import Navigation
+from comad.errors import UserError
+from comad.methods.base import Method
+from comad.runs import checkpoints
+from comad.runs.record import read_run
+from comad.runs.run import open_run
+from comad.training import loop
+from comad.training.lessons import Lesson, prepare
+from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, train
+from comad.training.provenance import identify
+
+STREAM = streams.custom(["cn-2-6x6-9t-2r", "cn-3-6x6-9t-2r"])
+BUDGET = Budget(updates=23, evaluations=3, episodes=4, batch=8)
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for task in STREAM.tasks:
+        env = envs.make(task.env)
+        assert isinstance(env, Navigation)
+        record(library.place(env.spec.env, "random", folder), env)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lessons(data: Path) -> tuple[Lesson, ...]:
+    return prepare(STREAM, "random", BUDGET.batch, data)
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CHUNK", 3)
+
+
+def follow(folder: Path, lessons: tuple[Lesson, ...], method: Any = None, stop: Callable[[], bool] = lambda: False) -> list[Event]:
+    method = method or Habit()
+    with open_run(folder, identify("habit", method, STREAM, "random", lessons, SEED, BUDGET)) as run:
+        return list(train(method, STREAM, lessons, SEED, BUDGET, run, stop))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+def test_a_run_stopped_after_every_chunk_ends_in_the_same_bytes(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    assert isinstance(Habit(), Method)
+    whole = follow(tmp_path / "whole", lessons)
+    assert [event.when for event in whole if isinstance(event, Heads)] == ["begin", "finish"] * 2
+    assert [(event.task, event.point) for event in whole if isinstance(event, Evaluated)] == [
+        (task, point) for task in (0, 1) for point in range(4)
+    ]
+    assert [event.updates for event in whole if isinstance(event, Learned)][-1] == 2 * BUDGET.updates
+
+    pieces = [follow(tmp_path / "cut", lessons, stop=lambda: True)]
+    while isinstance(pieces[-1][-1], Stopped):
+        pieces.append(follow(tmp_path / "cut", lessons, stop=lambda: True))
+    # Intervals of 8, 7 and 8 updates in chunks of 3 make 9 chunks a task; every chunk was a process of its own.
+    assert len(pieces) == 18
+    final, other = content(tmp_path / "whole"), content(tmp_path / "cut")
+    newest = "checkpoints/000000047.safetensors"
+    for name in ("scores.jsonl", "logs.jsonl", "heads.jsonl", newest):
+        assert final[name] == other[name]
+    # Going on with a finished run changes nothing.
+    assert follow(tmp_path / "whole", lessons) == []
+    assert content(tmp_path / "whole") == final
+
+
+def test_scores_form_the_array_that_metrics_take(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    follow(tmp_path / "run", lessons)
+    run = read_run(tmp_path / "run")
+    scores = run.score_array("greedy")
+    assert scores.shape == (2, 4, 2)
+    assert metrics.performance(scores[None])[0] == pytest.approx(np.mean(run.scores[-1]["greedy"]["score"]))
+    points = [(line["task"], line["point"], line["update"]) for line in run.scores]
+    assert points == [(task, point, update) for task in (0, 1) for point, update in enumerate((0, 8, 15, 23))]
+    (tmp_path / "run" / "scores.jsonl").write_text("\n".join(json.dumps(line) for line in run.scores[:-1]) + "\n")
+    with pytest.raises(UserError, match="the evaluation 3 of task 1 is missing"):
+        read_run(tmp_path / "run").score_array()
+
+
+def test_a_number_that_is_not_finite_stops_the_run_and_names_the_batch(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    with pytest.raises(UserError) as error:
+        follow(tmp_path / "run", lessons, Habit(poison=23 + 10))
+    # The chunk before it had ended at update 8 + 3 = 11 of the second task; the last evaluation was at 8.
+    assert "loss stopped being finite at update 10 of cn-3-6x6-9t-2r" in str(error.value)
+    index = lessons[1].packing.index(SEED, 1, 10)
+    episodes = np.flatnonzero(np.isin(lessons[1].dataset.starts, index.moment[index.first]))
+    assert f"episodes {', '.join(map(str, episodes))} of" in str(error.value)
+    found, skipped = checkpoints.newest(tmp_path / "run")
+    assert found is not None and found.position == 24 + 8 and skipped == {}
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    follow(tmp_path / "run", lessons)
+    with pytest.raises(UserError, match=r"settings.rate is 0.1 there and 0.2 here"):
+        follow(tmp_path / "run", lessons, Habit(rate=0.2))
+
+
+def test_missing_data_names_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cn-2/expert; 'comad collect cn --quality expert --data .*' makes it"):
+        prepare(streams.find("cn"), "expert", 32, tmp_path)
+    with pytest.raises(UserError, match=r"'comad collect --tasks cn-2-6x6-9t-2r cn-3-6x6-9t-2r --quality expert"):
+        prepare(STREAM, "expert", 32, tmp_path)
+
+
+def test_data_of_another_world_or_with_damage_is_refused(tmp_path: Path) -> None:
+    record(library.place("cn-2-6x6-9t-2r", "random", tmp_path), Navigation(2, 6, limit=8))
+    with pytest.raises(UserError, match=r"recorded in another world than .*: limit 8 instead of 9"):
+        prepare(streams.custom(["cn-2-6x6-9t-2r"]), "random", 8, tmp_path)
+    place = library.place("cn-2-6x6-9t-2r", "random", tmp_path)
+    file = record(place, Navigation(2, 6, limit=9)).path / "actions.npy"
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    with pytest.raises(UserError, match=r"actions\.npy: its bytes are not those that were written"):
+        prepare(streams.custom(["cn-2-6x6-9t-2r"]), "random", 8, tmp_path)
+
+
+def test_a_budget_without_room_for_its_evaluations_is_refused() -> None:
+    with pytest.raises(UserError, match="20 evaluations do not fit into 10 updates"):
+        Budget(updates=10)
+
+
+def test_a_sample_shows_the_same_moments_to_every_run(lessons: tuple[Lesson, ...]) -> None:
+    first, again = lessons[0].sample(), lessons[0].sample()
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), first, again)))
+    assert first.present.shape[0] == 8 * lessons[0].packing.rows
+    assert open_dataset(lessons[0].dataset.path).content == lessons[0].dataset.content
