@@ -102,7 +102,7 @@ class Policy:
         method = self.trained.method
         if not isinstance(method, Recognizes):
             raise UserError(f"{self.trained.record.settings['identity']['method']} cannot recognize situations; name the task instead")
-        self.head = int(method.familiarity(self.trained.state, jax.tree.map(jnp.asarray, situations)).mean(-1).argmax())
+        self.head = int(method.recognize(self.trained.state, jax.tree.map(jnp.asarray, situations)))
         return self.head
 
     def reset(self) -> None:

@@ -51,7 +51,7 @@ class Source:
         if not isinstance(self.trained.method, Recognizes) or isinstance(env, HostEnv):
             return self.trained.heads[-1]
         _, starts = jax.vmap(env.reset)(episode_keys(jax.random.key(0), 0, RECOGNIZED_FROM))
-        return int(self.trained.method.familiarity(self.trained.state, starts.state).mean(-1).argmax())
+        return int(self.trained.method.recognize(self.trained.state, starts.state))
 
     def familiarity(self, situations: StateTokens) -> np.ndarray | None:
         """How familiar situations are to every opened head ``[head, moment]``, if the method can tell."""

@@ -59,7 +59,11 @@ class Method(Protocol[State]):
 
 @runtime_checkable
 class Recognizes(Protocol):
-    """A method that can also tell how familiar situations are to each of its heads."""
+    """A method that can also tell which of its heads knows a situation."""
+
+    def recognize(self, state: Any, situations: StateTokens) -> Int[Array, ""]:
+        """The head to which situations, of whatever leading axes, are most familiar."""
+        ...
 
     def familiarity(self, state: Any, situations: StateTokens) -> Float[Array, "head *batch"]:
         """Scores on one scale; those of heads that were never opened are minus infinity."""

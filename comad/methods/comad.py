@@ -11,7 +11,19 @@ from jaxtyping import Array, Bool, Float, Int
 from comad.methods import descent, omiga
 from comad.methods.base import Logs
 from comad.methods.learned import Actor, Learned
-from comad.methods.library import Library, Opening, Reuse, admit, calibrate, log_odds, mean_log_odds, reusability
+from comad.methods.library import (
+    Library,
+    Opening,
+    Reuse,
+    Routing,
+    admit,
+    calibrate,
+    log_odds,
+    mean_log_odds,
+    observe,
+    recognize,
+    reusability,
+)
 from comad.methods.omiga import Critics, acting, bounded, masked_mean
 from comad.networks import density, skills
 from comad.networks.density import DensityTrunk
@@ -83,8 +95,10 @@ class Comad:
     """How it is decided whether a head is familiar enough with a task to be used again."""
     threshold: float | None = None
     """For "absolute": d0; by default the stream's."""
-    ratio: float = 0.9
-    """For "relative": how near to its own data, measured from its noise, a head must find the new data."""
+    ratio: float = 0.8
+    """For "relative": how much like its own data, and unlike noise, a head must find the new data."""
+    routing: Routing = "likeness"
+    """Which head plays a task: the one to which its data is most like its own, or, as published, the one that scores it highest."""
     reuse: Reuse = "ratio"
     """How old skills are weighed; "uniform" is the ablation without Delta."""
     stage_two: bool = True
@@ -150,7 +164,8 @@ class Comad:
         learned = moved.with_stack(state.learned, state.library.active)
         names = ("gradient_actor", "gradient_density", "gradient_critic", "gradient_value")
         logs = {**logs, "drift": drift, **dict(zip(names, norms, strict=True))}
-        return replace(state, learned=learned, targets=targets, optimizer=optimizer, update=state.update + 1), logs
+        library = observe(state.library, logs["log_odds"], logs["log_odds_noise"])
+        return replace(state, learned=learned, targets=targets, optimizer=optimizer, library=library, update=state.update + 1), logs
 
     def loss(
         self, learned: Learned, state: ComadState, batch: Batch, guidance: Float[Array, "row time agent"], key: PRNGKey
@@ -185,6 +200,7 @@ class Comad:
             "kl": kl_loss,
             "density_loss": density_loss,
             "log_odds": masked_mean(recorded, batch.present),
+            "log_odds_noise": masked_mean(noisy, batch.present),
             "weight": mean_weight,
             "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight - mean_weight), valid)),
             "weight_smallest": jnp.where(valid, weight, jnp.inf).min(),
@@ -224,10 +240,14 @@ class Comad:
         return replace(state, library=library, anchor=anchor)
 
     def route(self, state: ComadState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """The head that finds a task's data most familiar."""
+        """The head that finds a task's data most familiar (Algorithm 3)."""
         familiarity = state.learned.familiarity
-        scores = mean_log_odds(familiarity.trunk, familiarity.head, sample)
-        return jnp.where(state.library.opened, scores, -jnp.inf).argmax()
+        return recognize(state.library, mean_log_odds(familiarity.trunk, familiarity.head, sample), self.routing)
+
+    def recognize(self, state: ComadState, situations: StateTokens) -> Int[Array, ""]:
+        """The head that finds situations most familiar."""
+        odds = log_odds(state.learned.familiarity.trunk, state.learned.familiarity.head, situations)
+        return recognize(state.library, odds.reshape(len(odds), -1).mean(-1), self.routing)
 
     def familiarity(self, state: ComadState, situations: StateTokens) -> Float[Array, "head *batch"]:
         """How familiar situations are to every head; minus infinity to those that were never opened."""

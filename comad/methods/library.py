@@ -13,9 +13,14 @@ from comad.networks.layers import Mlp
 from comad.types import Batch, PRNGKey, StateTokens
 
 SMALLEST_DENSITY = 1e-6
+SMALLEST_DISTANCE = 1.0
+"""Between a head's scores of its own data and of noise: a head that hardly tells them apart is sure of nothing."""
+FOLLOWED = 0.02
+"""Share of a batch's scores that flows into the running ones."""
 
 Opening = Literal["absolute", "relative"]
 Reuse = Literal["ratio", "softmax", "uniform"]
+Routing = Literal["likeness", "highest"]
 
 
 class Library(eqx.Module):
@@ -27,7 +32,7 @@ class Library(eqx.Module):
     """The head that learns now."""
     head_of_task: Int[Array, " task"]
     own_score: Float[Array, " head"]
-    """A head's mean log-odds on its own data, when it last learned."""
+    """A head's mean log-odds on its own data, when it last learned; a running mean while it learns."""
     noise_score: Float[Array, " head"]
     """And on that data with noise."""
     scores: Float[Array, " head"]
@@ -57,16 +62,25 @@ def mean_log_odds(trunk: DensityTrunk, heads: Mlp, sample: Batch) -> Float[Array
     return jnp.where(sample.present[None], odds, 0.0).sum((1, 2)) / sample.present.sum()
 
 
+def likeness(library: Library, scores: Float[Array, " head"]) -> Float[Array, " head"]:
+    """How much data is like each head's own: 1 if it scores as that does, 0 if as noise does, or as far off on the other side.
+
+    Scores of two heads cannot be compared as they are: a head was never shown other tasks' data, and may find it far more familiar than
+    its own. To be too familiar is to be unlike.
+    """
+    distance = jnp.maximum(library.own_score - library.noise_score, SMALLEST_DISTANCE)
+    return 1.0 - jnp.abs(1.0 - (scores - library.noise_score) / distance)
+
+
 def admit(
     library: Library, task: Int[Array, ""], scores: Float[Array, " head"], rule: Opening, threshold: float, ratio: float, expand: bool
 ) -> Library:
     """Give a task the most familiar head if that one is familiar enough, else open a new one.
 
-    Absolute: the score itself must exceed the threshold (d0). Relative: where it lies between the head's score on noise (0) and on its own
-    data (1) must exceed the ratio, whatever level a head's scores have grown to.
+    Absolute: the score itself must exceed the threshold (d0). Relative: the likeness to the head's own data must exceed the ratio, whatever
+    level a head's scores have grown to.
     """
-    place = (scores - library.noise_score) / jnp.maximum(library.own_score - library.noise_score, SMALLEST_DENSITY)
-    candidates = scores if rule == "absolute" else place
+    candidates = scores if rule == "absolute" else likeness(library, scores)
     level = threshold if rule == "absolute" else ratio
     candidates = jnp.where(library.opened, candidates, -jnp.inf)
     familiar = candidates.max() > level
@@ -81,6 +95,18 @@ def admit(
         noise_score=library.noise_score,
         scores=jnp.where(library.opened, scores, 0.0),
     )
+
+
+def recognize(library: Library, scores: Float[Array, " head"], rule: Routing) -> Int[Array, ""]:
+    """The opened head to which data is most like its own, or simply the one that scores it highest."""
+    return jnp.where(library.opened, scores if rule == "highest" else likeness(library, scores), -jnp.inf).argmax()
+
+
+def observe(library: Library, own: Float[Array, ""], noisy: Float[Array, ""]) -> Library:
+    """Follow how the head that learns scores its own data and noise, so that it can be compared before its task ends."""
+    own_score = library.own_score.at[library.active].add(FOLLOWED * (own - library.own_score[library.active]))
+    noise_score = library.noise_score.at[library.active].add(FOLLOWED * (noisy - library.noise_score[library.active]))
+    return eqx.tree_at(lambda library: (library.own_score, library.noise_score), library, (own_score, noise_score))
 
 
 def calibrate(library: Library, trunk: DensityTrunk, heads: Mlp, sample: Batch, noise: float, key: PRNGKey) -> Library:

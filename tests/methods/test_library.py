@@ -1,8 +1,10 @@
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from comad.methods.library import Library, Opening, admit, reusability
+from comad.methods.library import Library, Opening, admit, likeness, observe, recognize, reusability
 
 
 def library(used: int, own: list[float], noise: list[float]) -> Library:
@@ -26,6 +28,24 @@ def test_a_task_gets_the_most_familiar_head_or_a_new_one(rule: Opening, scores: 
     found = admit(OPENED_TWO, jnp.int32(3), jnp.array(scores), rule, threshold=2.0, ratio=0.9, expand=True)
     assert int(found.active) == head == int(found.head_of_task[3])
     assert int(found.used) == max(2, head + 1)
+
+
+def test_data_that_a_head_finds_more_familiar_than_its_own_is_unlike_it() -> None:
+    # The second head scores the data far higher than the first, and far higher than its own: it has never seen anything of the kind.
+    scores = jnp.array([2.8, 20.0, 0.0, 0.0])
+    assert np.allclose(likeness(OPENED_TWO, scores)[:2], [0.95, 0.4])
+    assert int(recognize(OPENED_TWO, scores, "likeness")) == 0
+    assert int(recognize(OPENED_TWO, scores, "highest")) == 1
+
+
+def test_a_head_that_has_learned_nothing_is_sure_of_nothing() -> None:
+    opened = library(3, own=[3.0, 8.0, 0.02, 0.0], noise=[-1.0, -12.0, 0.01, 0.0])
+    assert int(recognize(opened, jnp.array([0.5, 0.0, 0.02, 0.0]), "likeness")) == 1
+    assert float(likeness(opened, opened.own_score)[2]) == pytest.approx(0.01)
+    followed = opened
+    for _ in range(500):
+        followed = observe(dataclasses.replace(followed, active=jnp.int32(2)), jnp.float32(2.0), jnp.float32(-3.0))
+    assert np.allclose(followed.own_score, [3.0, 8.0, 2.0, 0.0], atol=1e-3) and np.allclose(followed.noise_score[2], -3.0, atol=1e-3)
 
 
 def test_the_first_task_opens_the_first_head_and_nothing_opens_where_nothing_may() -> None:
