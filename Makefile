@@ -7,10 +7,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: run test test-slow check install install-dev clean
 
 run: install
-	$(BIN)/comad evaluate --random --stream cn
-	$(BIN)/comad evaluate --quality expert --stream cn
-	$(BIN)/comad play --random cn-4 out/cn-4-random.gif
-	$(BIN)/comad play --quality expert cn-4 out/cn-4-expert.gif
+	$(BIN)/comad collect cn --quality expert
+	$(BIN)/comad train comad --stream cn --updates 400 --evaluations 4 --out runs/first
+	$(BIN)/comad play runs/first out/cn-5-comad.gif
 
 test: install-dev check
 	$(BIN)/python -m pytest -n 2

@@ -6,12 +6,13 @@ from typing import Any
 
 from comad import envs, streams
 from comad.cli.terminal import show_lines, show_table
+from comad.methods import METHODS
 from comad.types import Continuous, Spec, Stream
 
 
 @dataclass(frozen=True)
 class List:
-    """Show the worlds and the streams of tasks."""
+    """Show the worlds, the streams of tasks and the methods."""
 
     def run(self) -> None:
         """Print one table each."""
@@ -23,6 +24,12 @@ class List:
         show_table(
             "Streams", ("name", "tasks", "updates", "d0", "metric"), [describe_stream(stream) for stream in streams.STREAMS.values()]
         )
+        show_table("Methods", ("name", "what it does"), [(name, first_paragraph(kind)) for name, kind in METHODS.items()])
+
+
+def first_paragraph(thing: Any) -> str:
+    """What something says of itself, in short."""
+    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
 
 
 def describe_world(spec: Spec) -> tuple[str | int, ...]:

@@ -13,6 +13,7 @@ import tyro
 from rich.progress import Progress
 
 from comad.cli.growth import show_growth
+from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
 from comad.methods import METHODS
@@ -99,10 +100,7 @@ if TYPE_CHECKING:
     Choice = Training[Any]
 else:
     # One subcommand per method, each with that method's settings as its options; the hidden None makes it a choice even if there is one.
-    named = [
-        Annotated[Training[kind], tyro.conf.subcommand(name, description=(kind.__doc__ or "").partition("\n\n")[0])]
-        for name, kind in METHODS.items()
-    ]
+    named = [Annotated[Training[kind], tyro.conf.subcommand(name, description=first_paragraph(kind))] for name, kind in METHODS.items()]
     Choice = Union[(*named, Annotated[None, tyro.conf.Suppress])]
 
 
