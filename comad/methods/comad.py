@@ -1,6 +1,7 @@
 """COMAD: continual offline multi-agent skill discovery by skill partition and re-use."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -87,6 +88,8 @@ class Comad:
     """Whether the posterior gives way too; if not, it is free to copy the action into the skill."""
     anchor: float = 500.0
     """How strongly the trunks are held where they were after the first task."""
+    freeze_density: bool = True
+    """Keep the density estimator's trunk exactly as the first task left it; otherwise it is only held like the policy's."""
     noise: float = 0.1
     """Sigma: spread of the noise from which the density estimator tells recorded states."""
     expand: bool = True
@@ -160,6 +163,10 @@ class Comad:
         groups = (gradient.actor, gradient.familiarity, gradient.critic, gradient.value)
         clipped, norms = zip(*(descent.clip(group, self.clip) for group in groups), strict=True)
         moved, optimizer = descent.descend(active, Learned(*clipped), state.optimizer, self.learning_rate, self.weight_decay)
+        if self.freeze_density:
+            # Without a gradient there is still weight decay.
+            kept = jax.tree.map(partial(jnp.where, state.task > 0), active.familiarity.trunk, moved.familiarity.trunk)
+            moved = moved.with_trunks(moved.actor.trunk, kept)
         targets = optax.incremental_update(moved.critics, state.targets, self.target_rate)
         learned = moved.with_stack(state.learned, state.library.active)
         names = ("gradient_actor", "gradient_density", "gradient_critic", "gradient_value")
@@ -218,6 +225,8 @@ class Comad:
         strength = self.anchor * (state.task > 0)
         trunk, drift = descent.pull(gradient.actor.trunk, active.actor.trunk, state.anchor[0], strength)
         density_trunk, _ = descent.pull(gradient.familiarity.trunk, active.familiarity.trunk, state.anchor[1], strength)
+        if self.freeze_density:
+            density_trunk = jax.tree.map(lambda slope: jnp.where(state.task > 0, 0.0, slope), density_trunk)
         return gradient.with_trunks(trunk, density_trunk), drift
 
     def guide(self, state: ComadState, batch: Batch, key: PRNGKey) -> Float[Array, "row time agent"]:

@@ -83,6 +83,7 @@ def test_a_second_task_leaves_the_first_ones_head_untouched_to_the_bit(batch: Ba
     # The anchor stays where the trunks were after the first task; they have moved on, but hardly.
     assert same(second.anchor, (first.learned.actor.trunk, first.learned.familiarity.trunk))
     assert 0 < distance(second.learned.actor.trunk, second.anchor[0]) < 0.05
+    assert same(second.learned.familiarity.trunk, second.anchor[1])
     heads = Comad().describe(second)
     assert (int(heads["before"]), int(heads["used"]), int(heads["active"])) == (1, 2, 1)
     assert np.isfinite(Comad().familiarity(second, batch.state)).all((1, 2)).tolist() == [True, True, False]
