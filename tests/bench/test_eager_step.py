@@ -27,7 +27,7 @@ from comad.types import Batch, Continuous, Discrete
 torch = pytest.importorskip("torch", reason="PyTorch is in the extra `bench`, not in `dev`")
 
 # Targets follow fast enough for a mistake in it to show within a few updates.
-METHOD = Comad(target_rate=0.3)
+METHOD = Comad(target_rate=0.3, freeze_density=False)
 # Short of sight, so that masks matter, and easy, so that some episodes end early.
 ENV = Navigation(2, 6, limit=9, sight=2)
 SPEC = ENV.spec

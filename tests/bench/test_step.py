@@ -1,0 +1,59 @@
+"""The measure of speed measures what it says: operations are counted, not guessed."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxtyping import Array
+
+from comad.bench import step
+from comad.bench.step import find_shape, matrix_flop, measure, peak_gigaflops, pin
+from comad.errors import UserError
+
+
+def test_operations_are_those_of_matrix_products_in_loops_and_on_the_way_that_is_asked_for() -> None:
+    left, right = jnp.ones((3, 4)), jnp.ones((4, 5))
+
+    def once(left: Array, right: Array) -> Array:
+        return jnp.tanh(left @ right)
+
+    def looped(left: Array, right: Array) -> Array:
+        def body(total: Array, _: None) -> tuple[Array, None]:
+            return total + once(left, right), None
+
+        return jax.lax.scan(body, jnp.zeros((3, 5)), length=7)[0]
+
+    def branching(left: Array, right: Array) -> Array:
+        return jax.lax.cond(left[0, 0] > 0, lambda: looped(left, right), lambda: once(left, right))
+
+    assert matrix_flop(once, left, right, busiest=True) == 2 * 3 * 4 * 5
+    assert matrix_flop(jax.jit(looped), left, right, busiest=True) == 7 * 120
+    assert [matrix_flop(branching, left, right, busiest=busiest) for busiest in (True, False)] == [840, 120]
+    batched = jax.vmap(jnp.matmul, in_axes=(0, None))
+    assert matrix_flop(batched, jnp.ones((6, 3, 4)), right, busiest=True) == 6 * 120
+
+
+def test_made_up_battles_have_the_shapes_of_battles() -> None:
+    shape = find_shape("5m_vs_6m")
+    assert (shape.spec.num_agents, shape.spec.num_targets, shape.spec.num_actions) == (5, 6, 12)
+    assert shape.packing.padding < 0.06 and 32 * 18 < shape.packing.rows * shape.packing.row_length < 32 * 36
+    actions = shape.resident["actions"]
+    assert actions.shape == (len(shape.resident["reward"]), 5) and int(actions.max()) == 11
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    with pytest.raises(UserError, match="there is no shape named '3m'; known: lbf, cn-2"):
+        next(measure(["3m"], 1, 1.0))
+    with pytest.raises(UserError, match="--cores 4096 is not possible here"):
+        pin(4096)
+
+
+def test_a_process_is_kept_on_its_first_cores() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        pin(1)
+        assert os.sched_getaffinity(0) == {min(before)}
+    finally:
+        os.sched_setaffinity(0, before)
+    assert step.SHAPES == ("lbf", "cn-2", "cn-4", "cn-5", "5m_vs_6m", "13m_vs_15m") and peak_gigaflops(0.01) > 0.1
