@@ -17,7 +17,7 @@ from comad.methods.base import Method, Recognizes
 from comad.runs import checkpoints
 from comad.runs.record import RunRecord, read_run
 from comad.tokens import complete, full_view, no_actions
-from comad.types import Actions, PRNGKey, Spec, StateTokens, Stream, Task, Tokens
+from comad.types import Actions, PRNGKey, Spec, StateTokens, Stream, Task, Tokens, from_settings
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def restore(path: Path) -> Trained:
     record = read_run(path)
     try:
         identity = record.settings["identity"]
-        method = methods.find(identity["method"])(**identity["settings"])
+        method = from_settings(methods.find(identity["method"]), identity["settings"])
         tasks = tuple(Task(**task) for task in identity["tasks"])
         stream = Stream(identity["stream"], tasks, identity["budget"]["updates"], identity["threshold"], identity["metric"])
         rules = identity["worlds"]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: its settings are not those of a training ({error!r})") from error
     worlds = tuple(envs.make(task.env) for task in tasks)
     for env in worlds:

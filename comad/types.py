@@ -213,3 +213,9 @@ class Stream:
 def settings(thing: Any) -> dict[str, Any]:
     """A frozen dataclass as plain JSON values, the form in which settings are hashed and written down."""
     return dataclasses.asdict(thing)
+
+
+def from_settings(kind: Any, values: dict[str, Any]) -> Any:
+    """The dataclass that `settings` described; anything missing or left over is an error."""
+    nested = {field.name: field.type for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.type)}
+    return kind(**{name: from_settings(nested[name], value) if name in nested else value for name, value in values.items()})

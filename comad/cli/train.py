@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union
 
+import numpy as np
 import tyro
 from rich.progress import Progress
 
@@ -17,7 +18,7 @@ from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
 from comad.methods import METHODS
-from comad.metrics import backward_transfer, performance
+from comad.metrics import backward_transfer, forward_transfer, performance
 from comad.runs.record import RunRecord, read_run
 from comad.runs.run import Run, open_run
 from comad.training.lessons import Lesson, prepare
@@ -172,11 +173,27 @@ def show_result(record: RunRecord) -> None:
     """Scores on all tasks after each one, P and BwT, and the heads."""
     identity = record.settings["identity"]
     names = [task["name"] for task in identity["tasks"]]
-    for mode in ("sampled", "greedy"):
+    modes: tuple[Literal["sampled", "greedy"], ...] = ("sampled", "greedy")
+    for mode in modes:
         scores = record.score_array(mode)
         rows = [(f"after {name}", *(f"{100 * score:.1f}" for score in scores[task, -1])) for task, name in enumerate(names)]
         show_table(f"{identity['method']} on {identity['stream']}, {identity['quality']} data, {mode} play", ("score on", *names), rows)
         reached, changed = (100 * measure(scores[None])[0] for measure in (performance, backward_transfer))
-        show_lines([f"P {reached:.1f}   BwT {changed:+.1f}   (FwT needs a run of 'fs' on the same stream)"])
+        forward = describe_forward_transfer(record, scores, mode)
+        show_lines([f"P {reached:.1f}   BwT {changed:+.1f}   {forward}"])
     show_growth(record)
     show_lines([f"everything is in {record.path}"])
+
+
+def describe_forward_transfer(record: RunRecord, scores: np.ndarray, mode: Literal["sampled", "greedy"]) -> str:
+    """Forward transfer against the runs from scratch beside this one, or what is missing for it."""
+    ours = record.settings["identity"]
+    references = []
+    for path in sorted(record.path.parent.glob("fs-*")):
+        found = read_run(path)
+        theirs = found.settings["identity"]
+        if all(theirs[name] == ours[name] for name in ("tasks", "datasets", "budget")) and len(found.scores) == len(record.scores):
+            references.append(found.score_array(mode))
+    if not references:
+        return f"(FwT needs a finished run of 'fs' with the same stream, data and budget in {record.path.parent})"
+    return f"FwT {100 * forward_transfer(scores[None], np.stack(references))[0]:+.1f} (against {len(references)} from scratch)"

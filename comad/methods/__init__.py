@@ -4,9 +4,13 @@ from typing import Any
 
 from comad.errors import unknown
 from comad.methods.comad import Comad
+from comad.methods.fs import Fs
+from comad.methods.ft import Ft
 
 METHODS: dict[str, type[Any]] = {
     "comad": Comad,
+    "ft": Ft,
+    "fs": Fs,
 }
 
 

@@ -1,0 +1,103 @@
+"""What every registered method owes the training loop, and how the methods relate to each other."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from recorded import FULL_VIEW, record
+
+from comad import checkpoint, streams
+from comad.datasets.batches import gather, upload
+from comad.datasets.packing import Packing
+from comad.methods import METHODS, find
+from comad.methods.base import Method
+from comad.methods.comad import Comad
+from comad.methods.ft import Ft
+from comad.networks.heads import pick
+from comad.types import Batch, from_settings, settings
+
+STREAM = streams.custom(["first", "second"], threshold=1e9)
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
+    dataset = record(tmp_path_factory.mktemp("data") / "random")
+    index = Packing.plan(dataset.starts, dataset.lengths, 8).index(0, 0, 0)
+    return jax.jit(gather, static_argnums=0)(dataset.spec, upload(dataset), index)
+
+
+def make(method: Any) -> Any:
+    return jax.jit(partial(method.init, stream=STREAM, specs=(FULL_VIEW.spec,) * 2, updates=4))(KEY)
+
+
+def same(first: Any, second: Any) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), first, second)))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_keeps_its_contract(name: str, batch: Batch, tmp_path: Path) -> None:
+    method = find(name)()
+    assert isinstance(method, Method) and hash(method) == hash(find(name)())
+    assert from_settings(find(name), settings(method)) == method
+    begin, update, finish, route = (jax.jit(verb) for verb in (method.begin, method.update, method.finish, method.route))
+    state = make(method)
+    for task in range(2):
+        state = begin(state, jnp.int32(task), batch, KEY)
+        for number in range(2):
+            state, logs = update(state, batch, jax.random.fold_in(KEY, number))
+        assert all(np.isfinite(value) and value.shape == () for value in logs.values())
+        state = finish(state, jnp.int32(task), batch, KEY)
+    assert all(isinstance(value, jax.Array) for value in method.describe(state).values())
+
+    # What is saved and loaded goes on to the same bits.
+    checkpoint.save(tmp_path / "state.safetensors", state)
+    loaded = checkpoint.load(tmp_path / "state.safetensors", make(method))
+    assert same(update(state, batch, KEY), update(loaded, batch, KEY))
+
+    # Each agent takes only what is available to it; the likeliest is always the same, what is drawn is not.
+    row, time = (index[0] for index in np.nonzero(np.asarray(batch.step)))
+    tokens = jax.tree.map(lambda leaf: leaf[row, time], batch.tokens)
+    only = jnp.array([[False, False, True, False, False], [True, True, True, True, True]])
+    act = jax.jit(jax.vmap(partial(method.act, state, method.start(state, 2), tokens, only), in_axes=(None, None, 0)))
+    head = route(state, jnp.int32(0), batch)
+    greedy, drawn = (np.asarray(act(head, jnp.array(mode), jax.random.split(KEY, 64))[0]) for mode in (True, False))
+    assert set(greedy[:, 0].tolist()) == set(drawn[:, 0].tolist()) == {2}
+    assert len(set(greedy[:, 1].tolist())) == 1 < len(set(drawn[:, 1].tolist()))
+
+
+def test_comad_without_skills_expansion_guidance_and_anchor_is_fine_tuning(batch: Batch) -> None:
+    bare = Comad(skill="none", expand=False, stage_two=False, anchor=0.0)
+    ours, theirs = make(bare), make(Ft())
+    actor = ours.learned.actor
+    theirs = eqx.tree_at(
+        lambda state: (state.weights.actor.trunk, state.weights.actor.head, state.weights.critic, state.weights.value, state.targets),
+        theirs,
+        (
+            actor.trunk,
+            jax.tree.map(lambda leaf: leaf[:1], actor.head.policy),
+            ours.learned.critic,
+            ours.learned.value,
+            ours.targets,
+        ),
+    )
+    for method, state in ((bare, ours), (Ft(), theirs)):
+        begin, update = jax.jit(method.begin), jax.jit(method.update)
+        for task in range(2):
+            state = begin(state, jnp.int32(task), batch, KEY)
+            for number in range(3):
+                state, logs = update(state, batch, jax.random.fold_in(KEY, number))
+        if method is bare:
+            ours, our_logs = state, logs
+    theirs = state
+    for name in ("q_loss", "v_loss", "policy_loss", "gradient_actor"):
+        assert np.allclose(logs[name], our_logs[name], rtol=1e-4)
+    head = pick(ours.learned.actor.head.policy, 0)
+    pairs = ((ours.learned.actor.trunk, theirs.weights.actor.trunk), (head, pick(theirs.weights.actor.head, 0)))
+    for mine, other in (*pairs, (ours.learned.critics, theirs.weights.critics), (ours.targets, theirs.targets)):
+        assert all(jax.tree.leaves(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-3, atol=1e-5), mine, other)))
