@@ -4,13 +4,17 @@ from typing import Any
 
 from comad.errors import unknown
 from comad.methods.comad import Comad
+from comad.methods.ewc import Ewc
 from comad.methods.fs import Fs
 from comad.methods.ft import Ft
+from comad.methods.owl import Owl
 
 METHODS: dict[str, type[Any]] = {
     "comad": Comad,
     "ft": Ft,
     "fs": Fs,
+    "ewc": Ewc,
+    "owl": Owl,
 }
 
 

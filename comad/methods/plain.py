@@ -1,7 +1,9 @@
 """Plain OMIGA: an actor without skills, with one head or several, on OMIGA's critics. All that the continual baselines share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -54,11 +56,17 @@ class PlainState(eqx.Module):
     head: Int[Array, ""]
     """The head that learns."""
     task: Int[Array, ""]
+    kept: Any = None
+    """What a method keeps of earlier tasks."""
 
     @property
     def active(self) -> PlainWeights:
         """What is learned now: one head in place of the stack, so that nothing can touch the others."""
         return replace(self.weights, actor=replace(self.weights.actor, head=pick(self.weights.actor.head, self.head)))
+
+
+Penalty = Callable[[PlainActor, PlainActor], PlainActor]
+"""From the gradient and the actor to a gradient with a penalty in it."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +115,17 @@ class Learner:
             task=jnp.asarray(task, jnp.int32),
         )
 
-    def update(self, state: PlainState, batch: Batch, pull: PlainActor | None = None) -> tuple[PlainState, Logs]:
+    def update(self, state: PlainState, batch: Batch, penalize: Penalty | None = None) -> tuple[PlainState, Logs]:
         """One step of all groups; of the heads only the active one moves.
 
         Args:
             state: before.
             batch: what was recorded.
-            pull: a gradient to add to the actor's before it is clipped, such as a penalty's.
+            penalize: adds the gradient of a penalty to the actor's, given the actor, before it is clipped.
         """
         active = state.active
         gradient, logs = jax.grad(self.loss, has_aux=True)(active, state.targets, batch)
-        actor = gradient.actor if pull is None else jax.tree.map(jnp.add, gradient.actor, pull)
+        actor = gradient.actor if penalize is None else penalize(gradient.actor, active.actor)
         clipped, norms = zip(*(descent.clip(group, self.clip) for group in (actor, gradient.critic, gradient.value)), strict=True)
         moved, optimizer = descent.descend(active, PlainWeights(*clipped), state.optimizer, self.learning_rate, self.weight_decay)
         targets = optax.incremental_update(moved.critics, state.targets, self.target_rate)

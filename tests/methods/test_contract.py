@@ -17,7 +17,10 @@ from comad.datasets.packing import Packing
 from comad.methods import METHODS, find
 from comad.methods.base import Method
 from comad.methods.comad import Comad
+from comad.methods.ewc import Ewc, fisher
 from comad.methods.ft import Ft
+from comad.methods.omiga import acting
+from comad.methods.owl import Owl
 from comad.networks.heads import pick
 from comad.types import Batch, from_settings, settings
 
@@ -101,3 +104,39 @@ def test_comad_without_skills_expansion_guidance_and_anchor_is_fine_tuning(batch
     pairs = ((ours.learned.actor.trunk, theirs.weights.actor.trunk), (head, pick(theirs.weights.actor.head, 0)))
     for mine, other in (*pairs, (ours.learned.critics, theirs.weights.critics), (ours.targets, theirs.targets)):
         assert all(jax.tree.leaves(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-3, atol=1e-5), mine, other)))
+
+
+def run(method: Any, batch: Batch, tasks: int) -> Any:
+    """Tasks of two updates each, on one batch."""
+    begin, update, finish = (jax.jit(verb) for verb in (method.begin, method.update, method.finish))
+    state = make(method)
+    for task in range(tasks):
+        state = begin(state, jnp.int32(task), batch, KEY)
+        for number in range(2):
+            state, _ = update(state, batch, jax.random.fold_in(KEY, number))
+        state = finish(state, jnp.int32(task), batch, KEY)
+    return state
+
+
+def test_without_their_means_against_forgetting_the_baselines_are_fine_tuning(batch: Batch) -> None:
+    plain = run(Ft(), batch, 2).weights
+    loose = run(Ewc(strength=0.0), batch, 2).weights
+    firm = run(Ewc(), batch, 2).weights
+    close = partial(jax.tree.map, partial(np.allclose, rtol=1e-4, atol=1e-6))
+    assert all(jax.tree.leaves(close(plain, loose))) and not all(jax.tree.leaves(close(plain.actor, firm.actor)))
+    # On the first task a head per task is the same as one.
+    alone, owl = run(Ft(), batch, 1).weights, run(Owl(), batch, 1).weights
+    assert all(jax.tree.leaves(close(alone.actor.trunk, owl.actor.trunk))) and all(jax.tree.leaves(close(alone.critics, owl.critics)))
+
+
+def test_importance_is_the_expected_squared_slope(batch: Batch) -> None:
+    # Of the bias before the softmax, a decision's Fisher information is p (1 - p), whatever comes before it.
+    actor = make(Ft()).active.actor
+    view = actor.look(batch)
+    no_skill = jnp.zeros((*view.history.shape[:-1], 0))
+    chance = jax.nn.softmax(actor.head.logits(view, no_skill, batch.available))
+    valid = np.asarray(acting(batch))
+    expected = np.asarray(chance * (1 - chance))[valid].mean(0)
+    keys = jax.random.split(KEY, 200)
+    drawn = jax.jit(jax.vmap(lambda key: fisher(actor, batch, key).head.base.layers[-1].bias))(keys)
+    assert np.allclose(drawn.mean(0), expected, rtol=0.15)
