@@ -74,9 +74,7 @@ def test_a_run_tells_what_it_is_and_what_it_reached(run: Path, folder: Path, cap
     assert {"q_loss", "kl", "accuracy_posterior", "accuracy_prior", "gradient_actor", "weight_largest"} <= found.logs[0].keys()
 
 
-def test_a_run_of_other_settings_is_refused_and_fresh_starts_over(
-    run: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_other_settings_is_refused(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(folder, "--temperature", "3.0", "--no-expand")) == 2
     assert "settings.expand is true there and false here, settings.temperature is 10.0 there and 3.0 here" in capsys.readouterr().err
 
