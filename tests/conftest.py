@@ -1,6 +1,7 @@
 """Strict mode for every test: shapes are checked at run time, silent broadcasting is an error, NaN stops at its origin."""
 
 import os
+import tempfile
 
 # Tests compile much and compute little: half the optimization is half the time.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
@@ -11,5 +12,9 @@ install_import_hook("comad", "beartype.beartype").__enter__()  # before anything
 
 import jax  # noqa: E402
 
+# Many tests compile the same programs: all processes of a test run share what they have compiled.
+os.environ.setdefault("COMAD_TEST_CACHE", tempfile.mkdtemp(prefix="comad-tests-"))
+jax.config.update("jax_compilation_cache_dir", os.environ["COMAD_TEST_CACHE"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_nans", True)

@@ -106,7 +106,7 @@ class Packing:
         return Index(moment, first, step, present)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _epoch(packing: Packing, seed: int, task: int, epoch: int) -> list[list[int]]:
     """Episodes by row for one epoch."""
     random = np.random.default_rng([seed, task, epoch])

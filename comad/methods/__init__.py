@@ -7,7 +7,9 @@ from comad.methods.comad import Comad
 from comad.methods.ewc import Ewc
 from comad.methods.fs import Fs
 from comad.methods.ft import Ft
+from comad.methods.mt import Mt
 from comad.methods.owl import Owl
+from comad.methods.rehearsal import Rehearsal
 
 METHODS: dict[str, type[Any]] = {
     "comad": Comad,
@@ -15,6 +17,8 @@ METHODS: dict[str, type[Any]] = {
     "fs": Fs,
     "ewc": Ewc,
     "owl": Owl,
+    "mt": Mt,
+    "rehearsal": Rehearsal,
 }
 
 

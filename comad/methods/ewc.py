@@ -46,10 +46,6 @@ class Ewc:
         actor = state.active.actor
         return replace(state, kept=Consolidated(jax.tree.map(jnp.zeros_like, actor), actor))
 
-    def begin(self, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
-        """Jolt the critics, forget the optimizer's momentum."""
-        return self.learner.switch(state, task, jnp.int32(0), key)
-
     def update(self, state: PlainState, batch: Batch, key: PRNGKey) -> tuple[PlainState, Logs]:
         """One gradient step under the penalty."""
         kept: Consolidated = state.kept
@@ -68,14 +64,9 @@ class Ewc:
         added = jax.tree.map(lambda found: jnp.maximum(found, self.smallest_importance), fisher(actor, sample, key))
         return replace(state, kept=Consolidated(jax.tree.map(jnp.add, state.kept.importance, added), actor))
 
-    def route(self, state: PlainState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """The only head."""
-        return jnp.int32(0)
-
-    def describe(self, state: PlainState) -> dict[str, Array]:
-        """No heads to speak of."""
-        return {}
-
+    begin = plain.begin
+    route = plain.route
+    describe = plain.describe
     start = plain.start
     act = plain.act
 

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from comad.methods import plain
-from comad.methods.base import Logs
 from comad.methods.plain import Learner, PlainState
-from comad.types import Batch, PRNGKey, Spec, Stream
+from comad.types import Batch, PRNGKey
 
 
 @dataclass(frozen=True)
@@ -18,10 +17,6 @@ class Fs:
 
     learner: Learner = field(default_factory=Learner)
     """The offline learner."""
-
-    def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlainState:
-        """Fresh networks."""
-        return self.learner.create(key, specs[0])
 
     def begin(self, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
         """A new actor; critics are only jolted, as everywhere."""
@@ -32,21 +27,10 @@ class Fs:
         actor = jax.tree.map(lambda old, new: jnp.where(task > 0, new, old), state.weights.actor, fresh)
         return replace(state, weights=replace(state.weights, actor=actor))
 
-    def update(self, state: PlainState, batch: Batch, key: PRNGKey) -> tuple[PlainState, Logs]:
-        """One gradient step."""
-        return self.learner.update(state, batch)
-
-    def finish(self, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
-        """Nothing to keep."""
-        return state
-
-    def route(self, state: PlainState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """The only head."""
-        return jnp.int32(0)
-
-    def describe(self, state: PlainState) -> dict[str, Array]:
-        """No heads to speak of."""
-        return {}
-
+    init = plain.init
+    update = plain.update
+    finish = plain.finish
+    route = plain.route
+    describe = plain.describe
     start = plain.start
     act = plain.act

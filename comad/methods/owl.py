@@ -48,9 +48,6 @@ class Owl:
         """The task's own head; before it has learned, it knows nothing."""
         return jnp.asarray(task, jnp.int32)
 
-    def describe(self, state: PlainState) -> dict[str, Array]:
-        """One head per task, by number: nothing that needs saying."""
-        return {}
-
+    describe = plain.describe
     start = plain.start
     act = plain.act

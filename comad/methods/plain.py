@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.heads import create_heads, pick, put
 from comad.networks.layers import Draws, initialize
 from comad.networks.policy import ActionHead, Trunk, View
-from comad.types import Actions, Batch, PRNGKey, Spec, Tokens
+from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
 
 class PlainActor(eqx.Module):
@@ -155,13 +155,53 @@ class Learner:
         return q_loss + v_loss + policy_loss, jax.lax.stop_gradient(logs)
 
 
-def start(method: object, state: PlainState, num_agents: int) -> Float[Array, "agent size"]:
-    """Empty memory; a method's verb."""
+@runtime_checkable
+class Fitted(Protocol):
+    """A method that is fitted by plain OMIGA. The functions below are its verbs, where it has no better ones of its own."""
+
+    @property
+    def learner(self) -> Learner:
+        """The offline learner."""
+        ...
+
+
+def init(method: Fitted, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlainState:
+    """Fresh networks with one head."""
+    return method.learner.create(key, specs[0])
+
+
+def begin(method: Fitted, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
+    """Jolt the critics, forget the optimizer's momentum."""
+    return method.learner.switch(state, task, jnp.int32(0), key)
+
+
+def update(method: Fitted, state: PlainState, batch: Batch, key: PRNGKey) -> tuple[PlainState, Logs]:
+    """One gradient step."""
+    return method.learner.update(state, batch)
+
+
+def finish(method: Fitted, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
+    """Keep nothing."""
+    return state
+
+
+def route(method: Fitted, state: PlainState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+    """The only head."""
+    return jnp.int32(0)
+
+
+def describe(method: Fitted, state: PlainState) -> dict[str, Array]:
+    """No choice of heads to speak of."""
+    return {}
+
+
+def start(method: Fitted, state: PlainState, num_agents: int) -> Float[Array, "agent size"]:
+    """Empty memory."""
     return state.weights.actor.trunk.start(num_agents)
 
 
 def act(
-    method: object,
+    method: Fitted,
     state: PlainState,
     memory: Float[Array, "agent size"],
     tokens: Tokens,
@@ -170,7 +210,7 @@ def act(
     greedy: Bool[Array, ""],
     key: PRNGKey,
 ) -> tuple[Actions, Float[Array, "agent size"]]:
-    """An action from one's own history; a method's verb."""
+    """An action from one's own history."""
     actor = state.weights.actor
     moment = jax.tree.map(lambda leaf: leaf[None, None], tokens)
     view, following = actor.trunk(memory[None], moment, jnp.zeros((1, 1), bool))

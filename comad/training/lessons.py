@@ -49,6 +49,14 @@ class Lesson:
         each = [self.packing.index(seed, self.number, first + offset) for offset in range(count)]
         return jax.tree.map(lambda *parts: np.stack(parts + parts[-1:] * (room - count)), *each)
 
+    def remembered(self, episodes: int, seed: int) -> "Lesson":
+        """The same with only some of its episodes, drawn once and for all, in batches of the same shape."""
+        random = np.random.default_rng([seed, self.number, episodes])
+        chosen = np.sort(random.permutation(len(self.packing.starts))[:episodes])
+        starts, lengths = (tuple(np.asarray(values)[chosen].tolist()) for values in (self.packing.starts, self.packing.lengths))
+        rows = max(self.packing.rows, round(len(chosen) / self.packing.batch * self.packing.rows))
+        return replace(self, packing=replace(self.packing, starts=starts, lengths=lengths, rows_per_epoch=rows))
+
     def sample(self) -> Batch:
         """Some of the data."""
         parts = [self.packing.index(SAMPLE_SEED, self.number, batch) for batch in range(SAMPLE_BATCHES)]

@@ -20,13 +20,15 @@ from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Index
 from comad.errors import UserError
 from comad.evaluation import assess
-from comad.methods.base import Logs, Method
+from comad.methods.base import Logs, Lot, Method, Schedules
 from comad.runs.run import Run
 from comad.training.lessons import Lesson
 from comad.types import PRNGKey, Spec, Stream
 
 CHUNK = 50
 """Updates in one call of the compiled program: after each, progress is shown and a wish to stop is heard."""
+FEW = 4
+"""And in a call of methods that change between the data of several tasks."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ def train(
     if found:
         state = checkpoint.load(found.path, state)
 
+    take = partial(_take, lessons=lessons, residents={}, run=run)
+
     def look(lesson: Lesson, update: int) -> Evaluated:
         point = budget.points.index(update)
         evaluation = lesson.number * len(budget.points) + point
@@ -134,7 +138,7 @@ def train(
         return Evaluated(lesson.number, point, scores)
 
     for lesson in lessons[task:]:
-        number, resident, sample = jnp.int32(lesson.number), lesson.upload(), samples[lesson.number]
+        number, sample = jnp.int32(lesson.number), samples[lesson.number]
         begin_key, update_key, finish_key = jax.random.split(jax.random.fold_in(key, lesson.number), 3)
         if update is None:
             state, update = begin(state, number, sample, begin_key), 0
@@ -142,11 +146,7 @@ def train(
             yield look(lesson, update)
         while update < budget.updates:
             count = min(CHUNK, budget.following(update) - update)
-            indices = lesson.indices(seed, update, count, CHUNK)
-            state, made, sums = learn(method, lesson.shape, state, resident, indices, jnp.int32(update), jnp.int32(count), update_key)
-            logs = {name: float(value) / count for name, value in sums.items()}
-            if bad := sorted(name for name, value in logs.items() if not math.isfinite(value)):
-                raise _diverged(lesson, bad, update + int(made) - 1, indices, int(made) - 1, run)
+            state, logs = take(method, state, lots(method, seed, lesson.number, len(lessons), update, count), seed, update_key)
             update += count
             run.append("logs", {"task": lesson.number, "update": update, **logs})
             yield Learned(lesson.number, lesson.number * budget.updates + update, logs)
@@ -205,6 +205,44 @@ def learn(
     return state, made, sums
 
 
+def lots(method: Method[Any], seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
+    """From which data updates are made: the task's own, unless the method has its own mind."""
+    if isinstance(method, Schedules):
+        return method.schedule(seed, task, num_tasks, update, count)
+    return [Lot(task, update, count)]
+
+
+def _take(
+    method: Method[Any],
+    state: Any,
+    lots: Sequence[Lot],
+    seed: int,
+    key: PRNGKey,
+    lessons: Sequence[Lesson],
+    residents: dict[int, Resident],
+    run: Run,
+) -> tuple[Any, dict[str, float]]:
+    """Make the updates of some lots; the state after them, and the means of what was logged."""
+    # Two sizes only, because each is a program of its own.
+    room = FEW if isinstance(method, Schedules) and max(lot.count for lot in lots) <= FEW else CHUNK
+    totals: dict[str, float] = {}
+    for lot in lots:
+        lesson = lessons[lot.source] if lot.kept is None else lessons[lot.source].remembered(lot.kept, seed)
+        if lot.source not in residents:
+            if not isinstance(method, Schedules):
+                residents.clear()  # earlier tasks' data will not be needed again
+            residents[lot.source] = lesson.upload()
+        indices = lesson.indices(seed, lot.first, lot.count, room)
+        state, made, sums = learn(
+            method, lesson.shape, state, residents[lot.source], indices, jnp.int32(lot.first), jnp.int32(lot.count), key
+        )
+        for name, value in sums.items():
+            if not math.isfinite(float(value)):
+                raise _diverged(lesson, name, lot.first + int(made) - 1, indices, int(made) - 1, run)
+            totals[name] = totals.get(name, 0.0) + float(value)
+    return state, {name: total / sum(lot.count for lot in lots) for name, total in totals.items()}
+
+
 def _place(position: int, budget: Budget) -> tuple[int, int | None]:
     """The task to go on with, and how many of its updates are made; none if it has not begun."""
     task, update = divmod(position, budget.updates + 1)
@@ -222,11 +260,11 @@ def _note_heads(run: Run, method: Method[Any], state: Any, lesson: Lesson, when:
     return Heads(lesson.number, when, heads)
 
 
-def _diverged(lesson: Lesson, bad: list[str], update: int, indices: Index, place: int, run: Run) -> UserError:
+def _diverged(lesson: Lesson, name: str, update: int, indices: Index, place: int, run: Run) -> UserError:
     index = jax.tree.map(lambda leaf: leaf[place], indices)
     starts = np.asarray(lesson.dataset.starts)
     episodes = np.unique(np.searchsorted(starts, index.moment[index.present], side="right") - 1)
     return UserError(
-        f"{', '.join(bad)} stopped being finite at update {update} of {lesson.task.name}, whose batch holds episodes "
+        f"{name} stopped being finite at update {update} of {lesson.task.name}, whose batch holds episodes "
         f"{', '.join(map(str, episodes))} of {lesson.dataset.path}; {run.folder} keeps the last good checkpoint"
     )

@@ -15,12 +15,14 @@ from comad import checkpoint, streams
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Packing
 from comad.methods import METHODS, find
-from comad.methods.base import Method
+from comad.methods.base import Lot, Method
 from comad.methods.comad import Comad
 from comad.methods.ewc import Ewc, fisher
 from comad.methods.ft import Ft
+from comad.methods.mt import Mt
 from comad.methods.omiga import acting
 from comad.methods.owl import Owl
+from comad.methods.rehearsal import Rehearsal
 from comad.networks.heads import pick
 from comad.types import Batch, from_settings, settings
 
@@ -140,3 +142,28 @@ def test_importance_is_the_expected_squared_slope(batch: Batch) -> None:
     keys = jax.random.split(KEY, 200)
     drawn = jax.jit(jax.vmap(lambda key: fisher(actor, batch, key).head.base.layers[-1].bias))(keys)
     assert np.allclose(drawn.mean(0), expected, rtol=0.15)
+
+
+def test_multi_task_learning_draws_a_task_for_every_update() -> None:
+    lots = Mt().schedule(seed=1, task=2, num_tasks=4, update=100, count=400)
+    assert sum(lot.count for lot in lots) == 400 and max(lot.count for lot in lots) <= 4
+    counts = np.bincount([lot.source for lot in lots for _ in range(lot.count)], minlength=4)
+    assert (np.abs(counts - 100) < 40).all()
+    # However the time is cut into pieces, an update is on the same task.
+    pieces = [Mt().schedule(1, 2, 4, first, 50) for first in range(100, 500, 50)]
+
+    def sources(lots: Any) -> list[int]:
+        return [lot.source for lot in lots for _ in range(lot.count)]
+
+    assert [source for piece in pieces for source in sources(piece)] == sources(lots)
+
+
+def test_rehearsal_adds_an_old_task_at_every_second_step() -> None:
+    method = Rehearsal()
+    assert method.schedule(1, 0, 4, 0, 50) == [Lot(0, 0, 50)]  # nothing is old yet
+    assert Rehearsal(memory=0).schedule(1, 2, 4, 10, 50) == [Lot(2, 10, 50)]  # which is fine-tuning
+    lots = method.schedule(1, 3, 4, 10, 50)
+    new, old = ([lot for lot in lots if (lot.kept is not None) == kept] for kept in (False, True))
+    assert [lot.first for lot in new] == list(range(10, 60, 2)) and all(lot == Lot(3, lot.first, 2) for lot in new)
+    assert len(old) == 25 and {lot.source for lot in old} == {0, 1, 2} and {lot.kept for lot in old} == {128 // 3}
+    assert [lot for first in range(10, 60, 10) for lot in method.schedule(1, 3, 4, first, 10)] == lots

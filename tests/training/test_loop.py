@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from comad.datasets import library
 from comad.datasets.store import open_dataset
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
-from comad.methods.base import Method
+from comad.methods.base import Lot, Method
 from comad.runs import checkpoints
 from comad.runs.record import read_run
 from comad.runs.run import open_run
@@ -60,6 +61,12 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
 
 
+def final(folder: Path) -> dict[str, bytes]:
+    """What must not depend on interruptions: journals and the last checkpoint."""
+    everything = content(folder)
+    return {name: everything[name] for name in ("scores.jsonl", "logs.jsonl", "heads.jsonl", "checkpoints/000000047.safetensors")}
+
+
 def test_a_run_stopped_after_every_chunk_ends_in_the_same_bytes(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
     assert isinstance(Habit(), Method)
     whole = follow(tmp_path / "whole", lessons)
@@ -74,13 +81,32 @@ def test_a_run_stopped_after_every_chunk_ends_in_the_same_bytes(tmp_path: Path, 
         pieces.append(follow(tmp_path / "cut", lessons, stop=lambda: True))
     # Intervals of 8, 7 and 8 updates in chunks of 3 make 9 chunks a task; every chunk was a process of its own.
     assert len(pieces) == 18
-    final, other = content(tmp_path / "whole"), content(tmp_path / "cut")
-    newest = "checkpoints/000000047.safetensors"
-    for name in ("scores.jsonl", "logs.jsonl", "heads.jsonl", newest):
-        assert final[name] == other[name]
+    assert final(tmp_path / "whole") == final(tmp_path / "cut")
     # Going on with a finished run changes nothing.
+    everything = content(tmp_path / "whole")
     assert follow(tmp_path / "whole", lessons) == []
-    assert content(tmp_path / "whole") == final
+    assert content(tmp_path / "whole") == everything
+
+
+@dataclass(frozen=True)
+class Restless(Habit):
+    """A habit that looks back at the first task now and then."""
+
+    def schedule(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> list[Lot]:
+        lots = [Lot(task, update, count)]
+        return [*lots, Lot(0, 10_000 + update, 1, kept=12)] if task else lots
+
+
+def test_a_method_may_choose_its_data_and_is_still_exact(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    follow(tmp_path / "whole", lessons, Restless())
+    while isinstance(follow(tmp_path / "cut", lessons, Restless(), stop=lambda: True)[-1], Stopped):
+        pass
+    assert final(tmp_path / "whole") == final(tmp_path / "cut")
+    follow(tmp_path / "plain", lessons)
+    assert final(tmp_path / "whole") != final(tmp_path / "plain")
+    kept = lessons[0].remembered(12, SEED)
+    assert len(set(kept.packing.starts)) == 12 and set(kept.packing.starts) <= set(lessons[0].packing.starts)
+    assert kept.indices(SEED, 0, 1, 1).moment.shape == lessons[0].indices(SEED, 0, 1, 1).moment.shape
 
 
 def test_scores_form_the_array_that_metrics_take(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
