@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 run: install
 	$(BIN)/comad collect cn --quality expert
-	$(BIN)/comad train comad --stream cn --updates 400 --evaluations 4 --out runs/first
+	$(BIN)/comad train comad --stream cn --updates 250 --evaluations 5 --out runs/first
 	$(BIN)/comad play runs/first out/cn-5-comad.gif
 
 test: install-dev check
