@@ -1,4 +1,4 @@
-"""What learns: one file per method, each a frozen dataclass of its settings with five pure verbs. A new one is a file and a line here."""
+"""What learns: one file per method, each a frozen dataclass of its settings with pure verbs. A new one is a file and a line here."""
 
 from typing import Any
 

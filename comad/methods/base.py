@@ -1,4 +1,4 @@
-"""What a method is: a frozen dataclass of its settings with five pure verbs. The training loop knows nothing else about it."""
+"""What a method is: a frozen dataclass of its settings with pure verbs. The training loop knows nothing else about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -127,7 +127,7 @@ def train(
     if found:
         state = checkpoint.load(found.path, state)
 
-    take = partial(_take, lessons=lessons, residents={}, run=run)
+    take = partial(_take, lessons=lessons, residents={}, remembered={}, run=run)
 
     def look(lesson: Lesson, update: int) -> Evaluated:
         point = budget.points.index(update)
@@ -146,7 +146,7 @@ def train(
             yield look(lesson, update)
         while update < budget.updates:
             count = min(CHUNK, budget.following(update) - update)
-            state, logs = take(method, state, lots(method, seed, lesson.number, len(lessons), update, count), seed, update_key)
+            state, logs = take(method, state, scheduled(method, seed, lesson.number, len(lessons), update, count), seed, update_key)
             update += count
             run.append("logs", {"task": lesson.number, "update": update, **logs})
             yield Learned(lesson.number, lesson.number * budget.updates + update, logs)
@@ -205,7 +205,7 @@ def learn(
     return state, made, sums
 
 
-def lots(method: Method[Any], seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
+def scheduled(method: Method[Any], seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
     """From which data updates are made: the task's own, unless the method has its own mind."""
     if isinstance(method, Schedules):
         return method.schedule(seed, task, num_tasks, update, count)
@@ -220,6 +220,7 @@ def _take(
     key: PRNGKey,
     lessons: Sequence[Lesson],
     residents: dict[int, Resident],
+    remembered: dict[tuple[int, int], Lesson],
     run: Run,
 ) -> tuple[Any, dict[str, float]]:
     """Make the updates of some lots; the state after them, and the means of what was logged."""
@@ -227,7 +228,11 @@ def _take(
     room = FEW if isinstance(method, Schedules) and max(lot.count for lot in lots) <= FEW else CHUNK
     totals: dict[str, float] = {}
     for lot in lots:
-        lesson = lessons[lot.source] if lot.kept is None else lessons[lot.source].remembered(lot.kept, seed)
+        lesson = lessons[lot.source]
+        if lot.kept is not None:
+            if (lot.source, lot.kept) not in remembered:
+                remembered[lot.source, lot.kept] = lesson.remembered(lot.kept, seed)
+            lesson = remembered[lot.source, lot.kept]
         if lot.source not in residents:
             if not isinstance(method, Schedules):
                 residents.clear()  # earlier tasks' data will not be needed again
