@@ -7,7 +7,9 @@ from comad.methods.comad import Comad
 from comad.methods.ewc import Ewc
 from comad.methods.fs import Fs
 from comad.methods.ft import Ft
+from comad.methods.hissd import Hissd
 from comad.methods.mt import Mt
+from comad.methods.odis import Odis
 from comad.methods.owl import Owl
 from comad.methods.rehearsal import Rehearsal
 
@@ -19,6 +21,8 @@ METHODS: dict[str, type[Any]] = {
     "owl": Owl,
     "mt": Mt,
     "rehearsal": Rehearsal,
+    "odis": Odis,
+    "hissd": Hissd,
 }
 
 

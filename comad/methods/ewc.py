@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from comad.methods import plain
+from comad.methods import plain, single
 from comad.methods.base import Logs
 from comad.methods.omiga import acting
 from comad.methods.plain import Learner, PlainActor, PlainState
@@ -65,8 +65,8 @@ class Ewc:
         return replace(state, kept=Consolidated(jax.tree.map(jnp.add, state.kept.importance, added), actor))
 
     begin = plain.begin
-    route = plain.route
-    describe = plain.describe
+    route = single.route
+    describe = single.describe
     start = plain.start
     act = plain.act
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from comad.methods import plain
+from comad.methods import plain, single
 from comad.methods.plain import Learner, PlainState
 from comad.types import Batch, PRNGKey
 
@@ -29,8 +29,8 @@ class Fs:
 
     init = plain.init
     update = plain.update
-    finish = plain.finish
-    route = plain.route
-    describe = plain.describe
+    finish = single.finish
+    route = single.route
+    describe = single.describe
     start = plain.start
     act = plain.act

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from comad.methods import plain
+from comad.methods import plain, single
 from comad.methods.plain import Learner
 
 
@@ -16,8 +16,8 @@ class Ft:
     init = plain.init
     begin = plain.begin
     update = plain.update
-    finish = plain.finish
-    route = plain.route
-    describe = plain.describe
+    finish = single.finish
+    route = single.route
+    describe = single.describe
     start = plain.start
     act = plain.act

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Array, Int
 
-from comad.methods import plain
+from comad.methods import plain, single
 from comad.methods.base import Lot
 from comad.methods.plain import Learner, PlainState
+from comad.methods.turns import BLOCK
 from comad.types import Batch, PRNGKey
 
-BLOCK = 1 << 24
-"""More updates than any task has."""
 LONGEST = 4
 """Updates in a row on one task that are made in one call."""
 
@@ -30,7 +29,6 @@ class Mt:
         for number in range(update, update + count):
             drawn = np.random.default_rng([seed, task, number])
             source = int(drawn.integers(num_tasks))
-            # Batches are numbered per task and block, so that no two blocks of the stream see the same ones.
             if lots and lots[-1].source == source and lots[-1].count < LONGEST:
                 lots[-1] = Lot(source, lots[-1].first, lots[-1].count + 1)
             else:
@@ -43,8 +41,8 @@ class Mt:
 
     init = plain.init
     update = plain.update
-    finish = plain.finish
-    route = plain.route
-    describe = plain.describe
+    finish = single.finish
+    route = single.route
+    describe = single.describe
     start = plain.start
     act = plain.act

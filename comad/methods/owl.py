@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from comad.methods import descent, plain
+from comad.methods import descent, plain, single
 from comad.methods.base import Logs
 from comad.methods.plain import Learner, PlainActor, PlainState
 from comad.types import Batch, PRNGKey, Spec, Stream
@@ -48,6 +48,6 @@ class Owl:
         """The task's own head; before it has learned, it knows nothing."""
         return jnp.asarray(task, jnp.int32)
 
-    describe = plain.describe
+    describe = single.describe
     start = plain.start
     act = plain.act

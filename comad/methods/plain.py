@@ -180,21 +180,6 @@ def update(method: Fitted, state: PlainState, batch: Batch, key: PRNGKey) -> tup
     return method.learner.update(state, batch)
 
 
-def finish(method: Fitted, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
-    """Keep nothing."""
-    return state
-
-
-def route(method: Fitted, state: PlainState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-    """The only head."""
-    return jnp.int32(0)
-
-
-def describe(method: Fitted, state: PlainState) -> dict[str, Array]:
-    """No choice of heads to speak of."""
-    return {}
-
-
 def start(method: Fitted, state: PlainState, num_agents: int) -> Float[Array, "agent size"]:
     """Empty memory."""
     return state.weights.actor.trunk.start(num_agents)

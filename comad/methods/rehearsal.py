@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from comad.methods import plain
+from comad.methods import plain, single
 from comad.methods.base import Lot
 from comad.methods.plain import Learner
 
@@ -43,8 +43,8 @@ class Rehearsal:
     init = plain.init
     begin = plain.begin
     update = plain.update
-    finish = plain.finish
-    route = plain.route
-    describe = plain.describe
+    finish = single.finish
+    route = single.route
+    describe = single.describe
     start = plain.start
     act = plain.act

@@ -124,9 +124,20 @@ class StateEncoder(eqx.Module):
         self, state: StateTokens, extra: Float[Array, "*batch agent extra"] | None = None
     ) -> tuple[Float[Array, "*batch agent width"], Entities, Bool[Array, "*batch entity"]]:
         """The agents, all entities (agents first), and which of these are present."""
-        agents = self.agent(state.agents if extra is None else jnp.concatenate([state.agents, extra], axis=-1))
-        parts, present = [agents, self.target(state.targets)], [state.agent_present, state.target_present]
-        if self.context:
-            parts.append(self.context(state.context)[..., None, :])
-            present.append(jnp.ones((*state.context.shape[:-1], 1), bool))
-        return agents, jnp.concatenate(parts, axis=-2), jnp.concatenate(present, axis=-1)
+        return embed_state(self.agent, self.target, self.context, state, extra)
+
+
+def embed_state(
+    agent: Mlp | Linear,
+    target: Mlp | Linear,
+    context: Mlp | Linear | None,
+    state: StateTokens,
+    extra: Float[Array, "*batch agent extra"] | None = None,
+) -> tuple[Float[Array, "*batch agent width"], Entities, Bool[Array, "*batch entity"]]:
+    """The agents, all entities of a situation (agents first), and which of these are present."""
+    agents = agent(state.agents if extra is None else jnp.concatenate([state.agents, extra], axis=-1))
+    parts, present = [agents, target(state.targets)], [state.agent_present, state.target_present]
+    if context:
+        parts.append(context(state.context)[..., None, :])
+        present.append(jnp.ones((*state.context.shape[:-1], 1), bool))
+    return agents, jnp.concatenate(parts, axis=-2), jnp.concatenate(present, axis=-1)

@@ -65,13 +65,13 @@ class ActionHead(eqx.Module):
     spec: Spec = eqx.field(static=True)
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, skill_size: int = 0) -> "ActionHead":
-        """Fresh weights, with room for a skill beside the history."""
+    def create(cls, draws: Draws, spec: Spec, skill_size: int = 0, hidden: tuple[int, ...] = (WIDTH, WIDTH)) -> "ActionHead":
+        """Fresh weights, with room for a skill beside the history, and hidden layers of these widths."""
         continuous = isinstance(spec.actions, Continuous)
         outputs = 2 * len(spec.actions.components) if isinstance(spec.actions, Continuous) else len(spec.actions.base)
-        base = Mlp.create(draws, (WIDTH + skill_size, WIDTH, WIDTH, outputs))
+        base = Mlp.create(draws, (WIDTH + skill_size, *hidden, outputs))
         aims = not continuous and spec.aims
-        return cls(base, Mlp.create(draws, (2 * WIDTH + skill_size, WIDTH, WIDTH, 1)) if aims else None, spec)
+        return cls(base, Mlp.create(draws, (2 * WIDTH + skill_size, *hidden, 1)) if aims else None, spec)
 
     def logits(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"]

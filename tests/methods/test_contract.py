@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from recorded import FULL_VIEW, record
+from learners import KEY, make, same
 
-from comad import checkpoint, streams
-from comad.datasets.batches import gather, upload
-from comad.datasets.packing import Packing
+from comad import checkpoint
 from comad.methods import METHODS, find
 from comad.methods.base import Lot, Method
 from comad.methods.comad import Comad
@@ -25,24 +23,6 @@ from comad.methods.owl import Owl
 from comad.methods.rehearsal import Rehearsal
 from comad.networks.heads import pick
 from comad.types import Batch, from_settings, settings
-
-STREAM = streams.custom(["first", "second"], threshold=1e9)
-KEY = jax.random.key(0)
-
-
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
-    dataset = record(tmp_path_factory.mktemp("data") / "random")
-    index = Packing.plan(dataset.starts, dataset.lengths, 8).index(0, 0, 0)
-    return jax.jit(gather, static_argnums=0)(dataset.spec, upload(dataset), index)
-
-
-def make(method: Any) -> Any:
-    return jax.jit(partial(method.init, stream=STREAM, specs=(FULL_VIEW.spec,) * 2, updates=4))(KEY)
-
-
-def same(first: Any, second: Any) -> bool:
-    return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), first, second)))
 
 
 @pytest.mark.parametrize("name", METHODS)

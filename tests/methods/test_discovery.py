@@ -1,0 +1,85 @@
+"""ODIS and HiSSD: what learns when, and what stays exactly as it was."""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from learners import KEY, make, same
+from recorded import FULL_VIEW
+
+from comad import streams
+from comad.errors import UserError
+from comad.methods.base import Lot
+from comad.methods.hissd import Hissd, draw_moments
+from comad.methods.odis import Odis
+from comad.types import Batch
+
+
+def follow(method: Any, batch: Batch, tasks: int, updates: int) -> list[list[Any]]:
+    """States after begin and after each update, task by task."""
+    begin, update = jax.jit(method.begin), jax.jit(method.update)
+    state, history = make(method), []
+    for task in range(tasks):
+        state = begin(state, jnp.int32(task), batch, KEY)
+        states = [state]
+        for number in range(updates):
+            state, logs = update(state, batch, jax.random.fold_in(KEY, number))
+            assert all(np.isfinite(value) for value in logs.values())
+            states.append(state)
+        history.append(states)
+    return history
+
+
+def test_odis_discovers_in_the_first_half_of_the_first_task_and_coordinates_ever_after(batch: Batch) -> None:
+    first, second = follow(Odis(target_every=1), batch, tasks=2, updates=4)  # as many as `make` announces
+    for before, after in itertools.pairwise(first[:3]):
+        assert not same(before.discovery, after.discovery) and same(before.coordinator, after.coordinator)
+    for states in (first[2:], second):
+        for before, after in itertools.pairwise(states):
+            assert same(before.discovery, after.discovery) and not same(before.coordinator, after.coordinator)
+    assert same(second[-1].target, second[-1].coordinator)  # replaced at every update, as asked
+
+
+def test_odis_learns_all_tasks_at_once_in_halves_of_all_updates(batch: Batch) -> None:
+    first, second = follow(Odis(multi_task=True), batch, tasks=2, updates=4)
+    assert same(first[0].coordinator, first[-1].coordinator) and same(second[0].discovery, second[-1].discovery)
+    assert not same(first[-2].discovery, first[-1].discovery) and not same(second[0].coordinator, second[1].coordinator)
+    lots = Odis(multi_task=True).schedule(0, 0, 3, 4, 5)
+    assert [lot.source for lot in lots] == [1, 2, 0, 1, 2] and len({lot.first for lot in lots}) == 5
+    assert Odis().schedule(0, 1, 3, 4, 5) == [Lot(1, 4, 5)]
+
+
+def test_hissd_freezes_policy_and_task_skills_from_the_third_task_on(batch: Batch) -> None:
+    first, second, third = follow(Hissd(), batch, tasks=3, updates=1)
+    for begun, ended in (first, second):
+        assert not same(begun.policy.executor, ended.policy.executor) and not same(begun.policy.task, ended.policy.task)
+    begun, ended = third
+    assert same(begun.policy.executor, ended.policy.executor) and same(begun.policy.task, ended.policy.task)
+    assert not same(begun.policy.planner, ended.policy.planner) and not same(begun.team, ended.team)
+    assert same(begun.codes, ended.codes)
+    method = Hissd()
+    assert [lot.source for lot in method.schedule(0, 1, 4, 0, 4)] == [0, 1, 0, 1] and method.schedule(0, 2, 4, 3, 9) == [Lot(2, 3, 9)]
+
+
+def test_hissd_contrasts_with_other_tasks_only(batch: Batch) -> None:
+    method = Hissd()
+    state = jax.jit(method.begin)(make(method), jnp.int32(0), batch, KEY)
+    update = jax.jit(method.update)
+    state, logs = update(state, batch, KEY)
+    assert logs["contrastive_loss"] == 0.0 and state.coded.tolist() == [True, False]  # nothing to contrast with yet
+    state, logs = update(state, batch, KEY)
+    assert logs["contrastive_loss"] > 0.0 and state.coded.tolist() == [True, True]
+
+
+def test_moments_are_drawn_among_steps_only(batch: Batch) -> None:
+    drawn = draw_moments(KEY, batch, 2000)
+    steps = np.flatnonzero(np.asarray(batch.step))
+    assert set(drawn.tolist()) <= set(steps.tolist()) and len(set(drawn.tolist())) > 0.9 * len(steps)
+
+
+def test_hissd_needs_two_tasks() -> None:
+    with pytest.raises(UserError, match=r"needs a stream of 2 tasks or more.*has 1"):
+        Hissd().init(KEY, streams.custom(["cn-2"]), (FULL_VIEW.spec,), 4)
