@@ -1,12 +1,17 @@
 """Methods in small: their states on two tasks of a tiny world."""
 
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
-from recorded import FULL_VIEW
+from recorded import FULL_VIEW, record
 
 from comad import streams
+from comad.datasets.batches import gather, upload
+from comad.datasets.packing import Packing
+from comad.types import Batch
 
 STREAM = streams.custom(["first", "second"], threshold=1e9)
 KEY = jax.random.key(0)
@@ -20,3 +25,12 @@ def make(method: Any) -> Any:
 def same(first: Any, second: Any) -> bool:
     """Equal to the last bit."""
     return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), first, second)))
+
+
+@cache
+def small_batch() -> Batch:
+    """Eight episodes of a team that acts at random."""
+    with TemporaryDirectory() as folder:
+        dataset = record(Path(folder) / "random")
+        index = Packing.plan(dataset.starts, dataset.lengths, 8).index(0, 0, 0)
+        return jax.jit(gather, static_argnums=0)(dataset.spec, upload(dataset), index)

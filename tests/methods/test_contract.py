@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learners import KEY, make, same
+from learners import KEY, make, same, small_batch
 
 from comad import checkpoint
 from comad.methods import METHODS, find
@@ -23,6 +23,11 @@ from comad.methods.owl import Owl
 from comad.methods.rehearsal import Rehearsal
 from comad.networks.heads import pick
 from comad.types import Batch, from_settings, settings
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    return small_batch()
 
 
 @pytest.mark.parametrize("name", METHODS)

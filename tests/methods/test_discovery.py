@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learners import KEY, make, same
+from learners import KEY, make, same, small_batch
 from recorded import FULL_VIEW
 
 from comad import streams
@@ -16,6 +16,11 @@ from comad.methods.base import Lot
 from comad.methods.hissd import Hissd, draw_moments
 from comad.methods.odis import Odis
 from comad.types import Batch
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    return small_batch()
 
 
 def follow(method: Any, batch: Batch, tasks: int, updates: int) -> list[list[Any]]:

@@ -1,13 +1,12 @@
 """The layer with a memory token equals the plain one in which memory is a token like any other; the mixer never punishes a better agent."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from recorded import FULL_VIEW
 
 from comad.networks.attention import WIDTH
-from comad.networks.layers import initialize
+from comad.networks.layers import LayerNorm, initialize
 from comad.networks.mixer import AttentionMixer
 from comad.networks.transformer import Transformer
 from comad.types import StateTokens
@@ -18,7 +17,7 @@ KEY = jax.random.key(3)
 def naive(layer: Transformer, tokens: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """One layer over [token, width] in NumPy, written as it is taught."""
 
-    def norm(x: np.ndarray, of: eqx.Module) -> np.ndarray:
+    def norm(x: np.ndarray, of: LayerNorm) -> np.ndarray:
         centered = x - x.mean(-1, keepdims=True)
         return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5) * np.asarray(of.scale) + np.asarray(of.shift)
 
