@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
-from comad import streams
+from comad import methods, streams
 from comad.bench import battles
 from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Packing
@@ -56,10 +56,11 @@ class Shape:
 class Row:
     """One measurement."""
 
+    method: str
     shape: str
     cores: int
     stage: int
-    """1: plain; 2: with old skills as guides."""
+    """1: the first half of the first task; 2: the second half of the second, for COMAD with old skills as guides."""
     agent_moments: int
     milliseconds: float
     gigaflop: float
@@ -76,13 +77,18 @@ class Row:
     """One update of the padded eager PyTorch version, where measured."""
 
 
-def measure(names: Sequence[str], cores: int, seconds: float, data: Path | None = None) -> Iterator[Row]:
-    """Measure shape by shape on so many cores of this process."""
+def measure(
+    names: Sequence[str], cores: int, seconds: float, data: Path | None = None, learners: Sequence[str] = ("comad",)
+) -> Iterator[Row]:
+    """Measure shape by shape and method by method on so many cores of this process."""
     unknown = sorted(set(names) - set(SHAPES))
     if unknown:
         raise UserError(f"there is no shape named {unknown[0]!r}; known: {', '.join(SHAPES)}")
+    kinds = {learner: methods.find(learner) for learner in learners}
     for name in names:
-        yield from _measure_shape(find_shape(name, data), cores, seconds)
+        shape = find_shape(name, data)
+        for learner, kind in kinds.items():
+            yield from _measure_shape(learner, kind(), shape, cores, seconds)
 
 
 def find_shape(name: str, data: Path | None = None) -> Shape:
@@ -152,24 +158,26 @@ def _jaxprs(params: dict[str, Any]) -> Iterator[Any]:
                 yield item
 
 
-def _measure_shape(shape: Shape, cores: int, seconds: float) -> Iterator[Row]:
-    method, stream = Comad(), streams.custom(["first", "second"])
+def _measure_shape(name: str, method: Any, shape: Shape, cores: int, seconds: float) -> Iterator[Row]:
+    stream = streams.custom(["first", "second"])
     init = jax.jit(method.init, static_argnums=(1, 2, 3))
-    # With two updates a task, the second of the second task is the first of stage 2.
-    state = init(jax.random.key(0), stream, (shape.spec,) * 2, 2)
+    # One call of the program makes half of a task's updates.
+    state = init(jax.random.key(0), stream, (shape.spec,) * 2, 2 * CHUNK)
     sample = _sample(shape)
     begin = jax.jit(method.begin)
     state = begin(state, jnp.int32(0), sample, jax.random.key(1))
     indices = jax.tree.map(lambda *parts: np.stack(parts), *[shape.packing.index(0, 0, update) for update in range(CHUNK)])
     compiled, compile_seconds, cached_seconds = _compile(method, shape, state, indices)
-    eager = _eager(shape, cores, seconds)
-    for stage, task in ((1, 0), (2, 1)):
-        state = begin(state, jnp.int32(task), sample, jax.random.key(1)) if task else state
-        milliseconds, state = _time(compiled, state, shape, indices, seconds)
+    eager = _eager(shape, cores, seconds) if name == "comad" else None
+    for stage in (1, 2):
+        afresh = partial(begin, task=jnp.int32(stage - 1), sample=sample, key=jax.random.key(1))
+        state = afresh(state)
+        milliseconds, state = _time(compiled, state, shape, indices, seconds, afresh if stage == 1 else lambda state: state)
         peak = peak_gigaflops()
         gigaflop = matrix_flop(method.update, state, sample, jax.random.key(0), busiest=stage == 2) / 1e9
         rate = gigaflop / milliseconds * 1e3
         yield Row(
+            method=name,
             shape=shape.name,
             cores=cores,
             stage=stage,
@@ -185,7 +193,7 @@ def _measure_shape(shape: Shape, cores: int, seconds: float) -> Iterator[Row]:
         )
 
 
-def _compile(method: Comad, shape: Shape, state: Any, indices: Any) -> tuple[Any, float, float]:
+def _compile(method: Any, shape: Shape, state: Any, indices: Any) -> tuple[Any, float, float]:
     """The program of some updates, and the seconds it took to make without and with a cache."""
 
     def make() -> Any:
@@ -200,11 +208,12 @@ def _compile(method: Comad, shape: Shape, state: Any, indices: Any) -> tuple[Any
         return compiled, cold, time.perf_counter() - began
 
 
-def _time(compiled: Any, state: Any, shape: Shape, indices: Any, seconds: float) -> tuple[float, Any]:
-    """Milliseconds per update: the best of several chunks, after one to warm up."""
+def _time(compiled: Any, state: Any, shape: Shape, indices: Any, seconds: float, again: Callable[[Any], Any]) -> tuple[float, Any]:
+    """Milliseconds per update: the best of several chunks, after one to warm up; before each, the state is made ready again."""
     key, best, spent = jax.random.key(0), math.inf, 0.0
     chunks = 0
     while spent < seconds or chunks < 3:
+        state = jax.block_until_ready(again(state))
         began = time.perf_counter()
         state, made, _ = compiled(state, shape.resident, indices, jnp.int32(0), jnp.int32(CHUNK), key)
         assert int(made) == CHUNK, "numbers stopped being finite"

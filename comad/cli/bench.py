@@ -50,6 +50,8 @@ class Envs:
 class Step:
     """What a gradient update costs, beside the matrix peak of the same cores and an eager PyTorch version (extra 'bench')."""
 
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ("comad",)
+    """Methods to measure."""
     shapes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = step.SHAPES
     """Shapes to measure."""
     cores: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = (1, 2)
@@ -64,14 +66,28 @@ class Step:
     def run(self) -> None:
         """Measure, and print one row per shape, stage and number of cores."""
         check_seconds(self.seconds)
-        if not (self.shapes and self.cores):
-            raise UserError("nothing to measure: --shapes and --cores each need at least one value")
+        if not (self.methods and self.shapes and self.cores):
+            raise UserError("nothing to measure: --methods, --shapes and --cores each need at least one value")
         found = self.measure_here() if len(self.cores) == 1 else self.measure_apart()
         if self.json:
             show_json(found)
             return
-        columns = ("shape", "cores", "stage", "ms", "GFLOP", "GFLOP/s", "peak", "share", "compile s", "cached s", "eager ms", "x eager")
-        show_table("One gradient update of COMAD", columns, [describe_step(row) for row in found["rows"]])
+        columns = (
+            "method",
+            "shape",
+            "cores",
+            "stage",
+            "ms",
+            "GFLOP",
+            "GFLOP/s",
+            "peak",
+            "share",
+            "compile s",
+            "cached s",
+            "eager ms",
+            "x eager",
+        )
+        show_table("One gradient update", columns, [describe_step(row) for row in found["rows"]])
         for took in found["evaluations"]:
             show_lines([f"evaluation of CN, 4 x 32 episodes, once compiled, on {took['cores']} cores: {took['one_mode_seconds']:.2f} s"])
 
@@ -80,10 +96,12 @@ class Step:
         step.pin(self.cores[0])
         rows = []
         with progress() as bar:
-            measuring = bar.add_task("measuring", total=2 * len(self.shapes) + 1)
-            for row in step.measure(self.shapes, self.cores[0], self.seconds, self.data):
+            measuring = bar.add_task("measuring", total=2 * len(self.shapes) * len(self.methods) + 1)
+            for row in step.measure(self.shapes, self.cores[0], self.seconds, self.data, self.methods):
                 rows.append(dataclasses.asdict(row))
-                bar.update(measuring, advance=1, description=f"measuring on {self.cores[0]}: {row.shape} {row.milliseconds:.0f} ms")
+                bar.update(
+                    measuring, advance=1, description=f"measuring on {self.cores[0]}: {row.method} {row.shape} {row.milliseconds:.0f} ms"
+                )
             evaluation = {"cores": self.cores[0], **step.measure_evaluation(self.data)}
         return {"rows": rows, "evaluations": [evaluation]}
 
@@ -92,7 +110,18 @@ class Step:
         found: dict[str, Any] = {"rows": [], "evaluations": []}
         data = () if self.data is None else ("--data", str(self.data))
         for cores in self.cores:
-            options = ("--shapes", *self.shapes, "--cores", str(cores), "--seconds", str(self.seconds), *data, "--json")
+            options = (
+                "--methods",
+                *self.methods,
+                "--shapes",
+                *self.shapes,
+                "--cores",
+                str(cores),
+                "--seconds",
+                str(self.seconds),
+                *data,
+                "--json",
+            )
             done = subprocess.run(
                 [sys.executable, "-m", "comad", "bench", "step", *options], stdout=subprocess.PIPE, text=True, check=False
             )
@@ -124,6 +153,7 @@ def describe_step(row: dict[str, Any]) -> tuple[str, ...]:
     """A row of the table."""
     eager = row["eager_milliseconds"]
     return (
+        row["method"],
         row["shape"],
         str(row["cores"]),
         str(row["stage"]),

@@ -22,7 +22,7 @@ from comad.metrics import backward_transfer, forward_transfer, performance
 from comad.runs.record import RunRecord, read_run
 from comad.runs.run import Run, open_run
 from comad.training.lessons import Lesson, prepare
-from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, train
+from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train
 from comad.training.provenance import identify
 from comad.types import Stream
 
@@ -71,6 +71,7 @@ class Training(Generic[Settings]):
         lessons = prepare(stream, self.quality, self.batch, self.data)
         folder = self.out or Path("runs") / f"{stream.name}-{self.quality}" / f"{self.name}-seed{self.seed}"
         method: Any = self.method
+        check_fit(method, stream, lessons, updates)
         identity = identify(self.name, method, stream, self.quality, lessons, self.seed, budget)
         with open_run(folder, identity, self.fresh) as run:
             self.follow(run, stream, lessons, budget)

@@ -72,6 +72,8 @@ def write(path: Path, spec: Spec, quality: str, values: Mapping[str, np.ndarray]
     expected = {column.name: column for column in (*columns(spec), *EPISODE_COLUMNS)}
     if missing := sorted(expected.keys() ^ values.keys()):
         raise UserError(f"{path}: a dataset of {spec.env} needs the arrays {', '.join(sorted(expected))}; {missing[0]!r} does not fit")
+    if not len(values["episode.length"]):
+        raise UserError(f"{path}: not written, because it would hold no episode to learn from")
     stored = {name: np.ascontiguousarray(encode(column, values[name])) for name, column in expected.items()}
     for name, column in expected.items():
         if not np.array_equal(decode(column, stored[name]), values[name]):
@@ -210,6 +212,8 @@ def _check_values(dataset: Dataset) -> list[str]:
     problems = []
     starts, lengths = np.asarray(dataset.starts), np.asarray(dataset.lengths)
     filled = int(lengths.astype(np.int64).sum()) + len(lengths)
+    if not len(lengths):
+        return ["episode.length: holds no episode to learn from"]
     if not (lengths >= 1).all() or not np.array_equal(starts, episode_starts(lengths)) or filled != len(dataset.arrays["reward"]):
         return ["episode.start: episodes overlap, leave gaps or do not fill the dataset"]
     for name, column in dataset.columns.items():

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from comad.errors import UserError
 from comad.methods import descent, plain, single
 from comad.methods.base import Logs
 from comad.methods.plain import Learner, PlainActor, PlainState
@@ -20,10 +21,18 @@ class Owl:
     """The offline learner."""
     anchor: float = 500.0
     """How strongly the trunk is held where it was after the first task."""
+    heads: int | None = None
+    """Room for so many; by default for one per task of the stream."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlainState:
         """Fresh networks with a head per task."""
-        state = self.learner.create(key, specs[0], len(stream.tasks))
+        needed = len(stream.tasks)
+        heads = needed if self.heads is None else self.heads
+        if heads < needed:
+            raise UserError(
+                f"owl opens a head for every task: {stream.name!r} has {needed} tasks, and --heads {heads} leaves no room for all"
+            )
+        state = self.learner.create(key, specs[0], heads)
         return replace(state, kept=state.weights.actor.trunk)
 
     def begin(self, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:

@@ -166,8 +166,16 @@ def train(
 
 def create(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int, key: PRNGKey) -> Any:
     """The state with which a run begins."""
-    specs = tuple(lesson.env.spec for lesson in lessons)
-    return jax.jit(partial(method.init, stream=stream, specs=specs, updates=updates))(key)
+    return jax.jit(_init(method, stream, lessons, updates))(key)
+
+
+def check_fit(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int) -> None:
+    """Let the method refuse a stream that it cannot learn, before anything is written."""
+    jax.eval_shape(_init(method, stream, lessons, updates), jax.random.key(0))
+
+
+def _init(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int) -> Callable[[PRNGKey], Any]:
+    return partial(method.init, stream=stream, specs=tuple(lesson.env.spec for lesson in lessons), updates=updates)
 
 
 @partial(jax.jit, static_argnames=("method", "spec"), donate_argnames="state")

@@ -79,6 +79,12 @@ def test_a_run_of_other_settings_is_refused(run: Path, folder: Path, capsys: pyt
     assert "settings.expand is true there and false here, settings.temperature is 10.0 there and 3.0 here" in capsys.readouterr().err
 
 
+def test_a_method_refuses_a_stream_before_anything_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "refused"
+    assert main(["train", "hissd", "--tasks", WORLDS[0], *OPTIONS, "--data", str(folder / "data"), "--out", str(out)]) == 2
+    assert "needs a stream of 2 tasks or more, and 'custom' has 1" in capsys.readouterr().err and not out.exists()
+
+
 def test_heads_shows_how_the_library_grew(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["heads", str(run)]) == 0
     out = capsys.readouterr().out

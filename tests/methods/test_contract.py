@@ -12,6 +12,7 @@ import pytest
 from learners import KEY, make, same, small_batch
 
 from comad import checkpoint
+from comad.errors import UserError
 from comad.methods import METHODS, find
 from comad.methods.base import Lot, Method
 from comad.methods.comad import Comad
@@ -114,6 +115,12 @@ def test_without_their_means_against_forgetting_the_baselines_are_fine_tuning(ba
     # On the first task a head per task is the same as one.
     alone, owl = run(Ft(), batch, 1).weights, run(Owl(), batch, 1).weights
     assert all(jax.tree.leaves(close(alone.actor.trunk, owl.actor.trunk))) and all(jax.tree.leaves(close(alone.critics, owl.critics)))
+
+
+def test_owl_refuses_a_stream_with_more_tasks_than_heads() -> None:
+    with pytest.raises(UserError, match="has 2 tasks, and --heads 1 leaves no room"):
+        make(Owl(heads=1))
+    assert make(Owl(heads=3)).weights.actor.head.base.layers[0].bias.shape[0] == 3
 
 
 def test_importance_is_the_expected_squared_slope(batch: Batch) -> None:

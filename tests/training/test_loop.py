@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ from recorded import record
 
 from comad import envs, metrics, streams
 from comad.datasets import library
-from comad.datasets.store import open_dataset
+from comad.datasets.store import open_dataset, write
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
 from comad.methods.base import Lot, Method
+from comad.methods.ft import Ft
+from comad.methods.rehearsal import Rehearsal
 from comad.runs import checkpoints
 from comad.runs.record import read_run
 from comad.runs.run import open_run
+from comad.training import lessons as lessons_module
 from comad.training import loop
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, train
@@ -158,6 +161,25 @@ def test_data_of_another_world_or_with_damage_is_refused(tmp_path: Path) -> None
     file.write_bytes(damaged)
     with pytest.raises(UserError, match=r"actions\.npy: its bytes are not those that were written"):
         prepare(streams.custom(["cn-2-6x6-9t-2r"]), "random", 8, tmp_path)
+
+
+def test_data_without_an_episode_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = library.place("cn-2-6x6-9t-2r", "random", tmp_path)
+    full = record(place, Navigation(2, 6, limit=9))
+    with pytest.raises(UserError, match="not written, because it would hold no episode to learn from"):
+        write(tmp_path / "nothing", full.spec, "random", {name: full.read(name, slice(0)) for name in full.arrays}, {})
+    emptied = replace(full, arrays={name: array[:0] for name, array in full.arrays.items()})
+    monkeypatch.setattr(lessons_module, "open_dataset", lambda path: emptied)
+    with pytest.raises(UserError, match=r"random: episode\.length: holds no episode to learn from; collect or import it again"):
+        prepare(streams.custom(["cn-2-6x6-9t-2r"]), "random", 8, tmp_path)
+
+
+@pytest.mark.slow
+def test_rehearsal_without_memory_is_fine_tuning(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    follow(tmp_path / "plain", lessons, Ft())
+    follow(tmp_path / "forgetful", lessons, Rehearsal(memory=0))
+    follow(tmp_path / "rehearsed", lessons, Rehearsal(memory=8))
+    assert final(tmp_path / "plain") == final(tmp_path / "forgetful") != final(tmp_path / "rehearsed")
 
 
 def test_a_budget_without_room_for_its_evaluations_is_refused() -> None:
