@@ -194,6 +194,7 @@ def learn(
     The number of updates is not part of the compiled program, so a shorter last chunk is the same program.
     """
 
+    @jax.jit  # so that it is traced once, though it is asked for the names of its logs before it is used
     def one(number: Int[Array, ""], state: Any) -> tuple[Any, Logs]:
         batch = gather(spec, resident, jax.tree.map(lambda leaf: leaf[number], indices))
         return method.update(state, batch, jax.random.fold_in(key, first + number))
