@@ -160,16 +160,23 @@ class Hissd:
         contrast_key, code_key = jax.random.split(key)
         (team_slope, (advantage, logs)) = jax.grad(self.value_loss, has_aux=True)(state.team, state.targets[1], batch)
 
-        def losses(policy: Policy, predictor: Predictor) -> tuple[tuple[Array, Array], Logs]:
-            return self.skill_losses(policy, predictor, state, batch, advantage, contrast_key)
+        def plan(planner: Planner) -> Float[Array, "row time agent entity width"]:
+            return planner(planner.transformer.start(len(batch.step), batch.actions.shape[2]), batch.tokens, batch.first)[0]
 
         # One pass forward for two steps: the planner's skills serve the policy and the expectation.
-        _, pull_back, skill_logs = jax.vjp(losses, state.policy, state.predictor, has_aux=True)
-        policy_slope, _ = pull_back((jnp.float32(1.0), jnp.float32(0.0)))
-        planned, predictor_slope = pull_back((jnp.float32(0.0), jnp.float32(1.0)))
+        skills, pull_back = jax.vjp(plan, state.policy.planner)
+        (from_policy, policy_slope), policy_logs = jax.grad(self.policy_loss, argnums=(0, 1), has_aux=True)(
+            skills, state.policy, state, batch, contrast_key
+        )
+        (from_prediction, predictor_slope), prediction_logs = jax.grad(self.prediction_loss, argnums=(0, 1), has_aux=True)(
+            skills, state.predictor, state, batch, advantage
+        )
+        (planner_slope,), (planned_slope,) = pull_back(from_policy), pull_back(from_prediction)
+        # The policy also has a slope in how the planner instructs it.
+        policy_slope = replace(policy_slope, planner=jax.tree.map(jnp.add, policy_slope.planner, planner_slope))
 
         descend = partial(descent.descend, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
-        slopes = (policy_slope, team_slope, (planned.planner, predictor_slope))
+        slopes = (policy_slope, team_slope, (planned_slope, predictor_slope))
         clipped, norms = zip(*(descent.clip(slope, self.clip) for slope in slopes), strict=True)
         policy, policy_optimizer = descend(state.policy, clipped[0], state.optimizers[0])
         alone = self.frozen(state.task)
@@ -182,7 +189,12 @@ class Hissd:
         renewed = (state.update + 1) % self.target_every == 0
         targets = jax.tree.map(lambda old, new: jnp.where(renewed, new, old), state.targets, (task, team))
         codes, coded = self.remember(state, batch, code_key)
-        logs = {**logs, **skill_logs, **dict(zip(("gradient_policy", "gradient_value", "gradient_planner"), norms, strict=True))}
+        logs = {
+            **logs,
+            **policy_logs,
+            **prediction_logs,
+            **dict(zip(("gradient_policy", "gradient_value", "gradient_planner"), norms, strict=True)),
+        }
         state = replace(state, policy=Policy(planner, task, executor), predictor=predictor, team=team, targets=targets, codes=codes)
         optimizers = (policy_optimizer, team_optimizer, planner_optimizer)
         return replace(state, optimizers=optimizers, coded=coded, update=state.update + 1), logs
@@ -198,19 +210,30 @@ class Hissd:
         logs = {"value_loss": loss, "value": masked_mean(value, batch.step)}
         return loss, jax.lax.stop_gradient((surplus, logs))
 
-    def skill_losses(
-        self, policy: Policy, predictor: Predictor, state: HissdState, batch: Batch, advantage: Float[Array, "row time"], key: PRNGKey
-    ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Logs]:
-        """What the policy and what the planner is to lower."""
-        rows, num_agents, num_targets = batch.step.shape[0], batch.actions.shape[2], batch.tokens.targets.shape[3]
-        empty, valid = policy.planner.transformer.start(rows, num_agents), acting(batch)
-        skills, _ = policy.planner(empty, batch.tokens, batch.first)
+    def policy_loss(
+        self, skills: Float[Array, "row time agent entity width"], policy: Policy, state: HissdState, batch: Batch, key: PRNGKey
+    ) -> tuple[Float[Array, ""], Logs]:
+        """Imitation by common and task skills, and the contrast that makes the latter the task's."""
+        valid, num_targets = acting(batch), batch.tokens.targets.shape[3]
         summary = policy.task(batch.tokens)
-        view, _ = policy.executor.observer(empty, batch.tokens, batch.first, policy.planner.instruct(skills, num_targets))
+        view = policy.executor.observer.look(batch, policy.planner.instruct(skills, num_targets))
         told, hit = policy.executor.head.judge(view, policy.task.skill(summary), batch.available, batch.actions)
         imitation = -masked_mean(told, valid)
         contrastive = self.contrastive_loss(policy.task, summary, state, batch, key)
+        logs = {"policy_loss": imitation, "contrastive_loss": contrastive}
+        if hit is not None:
+            logs["accuracy"] = masked_mean(hit.astype(float), valid)
+        return imitation + self.contrast * contrastive, logs
 
+    def prediction_loss(
+        self,
+        skills: Float[Array, "row time agent entity width"],
+        predictor: Predictor,
+        state: HissdState,
+        batch: Batch,
+        advantage: Float[Array, "row time"],
+    ) -> tuple[Float[Array, ""], Logs]:
+        """How far what comes is from what the skills lead one to expect, weighed by how well it came."""
         agents, targets = predictor(skills, batch)
         doing = action_features(batch.actions, state.spec)
         goal_state, goal_doing = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=1), (batch.state, doing))
@@ -221,16 +244,8 @@ class Hissd:
         goes_on = jnp.roll(batch.step, -1, axis=1)
         error = errors[0] + errors[1] + jnp.where(goes_on, errors[2], 0.0) + jnp.square(targets - goal_state.targets).mean((2, 3))
         weight = jnp.minimum(jnp.exp(jnp.minimum(self.sharpness * advantage, 20.0)), self.largest_weight)
-        expectation = masked_mean(weight * error, batch.step)
-        logs = {
-            "policy_loss": imitation,
-            "contrastive_loss": contrastive,
-            "prediction_error": masked_mean(error, batch.step),
-            "weight": masked_mean(weight, batch.step),
-        }
-        if hit is not None:
-            logs["accuracy"] = masked_mean(hit.astype(float), valid)
-        return (imitation + self.contrast * contrastive, expectation), logs
+        logs = {"prediction_error": masked_mean(error, batch.step), "weight": masked_mean(weight, batch.step)}
+        return masked_mean(weight * error, batch.step), logs
 
     def contrastive_loss(
         self, encoder: TaskEncoder, summary: Float[Array, "row time agent width"], state: HissdState, batch: Batch, key: PRNGKey

@@ -139,9 +139,9 @@ class Observer(eqx.Module):
         read, memory = self.transformer.over_time(memory, readers, entities, seen, first)
         return View(read[..., 0, :], read[..., 1:, :] if self.aims else None), memory
 
-    def look(self, batch: Batch) -> View:
+    def look(self, batch: Batch, plan: Float[Array, "row time agent entity width"] | None = None) -> View:
         """The same for a batch."""
-        return self(self.transformer.start(batch.step.shape[0], batch.actions.shape[2]), batch.tokens, batch.first)[0]
+        return self(self.transformer.start(len(batch.step), batch.actions.shape[2]), batch.tokens, batch.first, plan)[0]
 
 
 def _product(x: Array, weight: Array) -> Array:
