@@ -62,6 +62,7 @@ def test_a_method_keeps_its_contract(name: str, batch: Batch, tmp_path: Path) ->
     assert len(set(greedy[:, 1].tolist())) == 1 < len(set(drawn[:, 1].tolist()))
 
 
+@pytest.mark.slow
 def test_comad_without_skills_expansion_guidance_and_anchor_is_fine_tuning(batch: Batch) -> None:
     bare = Comad(skill="none", expand=False, stage_two=False, anchor=0.0)
     ours, theirs = make(bare), make(Ft())
@@ -106,6 +107,7 @@ def run(method: Any, batch: Batch, tasks: int) -> Any:
     return state
 
 
+@pytest.mark.slow
 def test_without_their_means_against_forgetting_the_baselines_are_fine_tuning(batch: Batch) -> None:
     plain = run(Ft(), batch, 2).weights
     loose = run(Ewc(strength=0.0), batch, 2).weights
