@@ -34,6 +34,8 @@ SHAPES = (*WORLDS, *battles.SHAPES)
 PEER = "cn-4"
 """The shape on which the eager version is measured too."""
 MATRIX = 1024
+AGENT_MOMENTS = 75_000
+"""So many are learned from in one call of the compiled program."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +163,13 @@ def _jaxprs(params: dict[str, Any]) -> Iterator[Any]:
 def _measure_shape(name: str, method: Any, shape: Shape, cores: int, seconds: float) -> Iterator[Row]:
     stream = streams.custom(["first", "second"])
     init = jax.jit(method.init, static_argnums=(1, 2, 3))
-    # One call of the program makes half of a task's updates.
-    state = init(jax.random.key(0), stream, (shape.spec,) * 2, 2 * CHUNK)
+    # One call of the program makes half of a task's updates: many of small batches, a few of large ones.
+    count = max(2, min(CHUNK, AGENT_MOMENTS // shape.agent_moments))
+    state = init(jax.random.key(0), stream, (shape.spec,) * 2, 2 * count)
     sample = _sample(shape)
     begin = jax.jit(method.begin)
     state = begin(state, jnp.int32(0), sample, jax.random.key(1))
-    indices = jax.tree.map(lambda *parts: np.stack(parts), *[shape.packing.index(0, 0, update) for update in range(CHUNK)])
+    indices = jax.tree.map(lambda *parts: np.stack(parts), *[shape.packing.index(0, 0, update) for update in range(count)])
     compiled, compile_seconds, cached_seconds = _compile(method, shape, state, indices)
     eager = _eager(shape, cores, seconds) if name == "comad" else None
     for stage in (1, 2):
@@ -211,15 +214,15 @@ def _compile(method: Any, shape: Shape, state: Any, indices: Any) -> tuple[Any, 
 def _time(compiled: Any, state: Any, shape: Shape, indices: Any, seconds: float, again: Callable[[Any], Any]) -> tuple[float, Any]:
     """Milliseconds per update: the best of several chunks, after one to warm up; before each, the state is made ready again."""
     key, best, spent = jax.random.key(0), math.inf, 0.0
-    chunks = 0
+    chunks, count = 0, len(indices.moment)
     while spent < seconds or chunks < 3:
         state = jax.block_until_ready(again(state))
         began = time.perf_counter()
-        state, made, _ = compiled(state, shape.resident, indices, jnp.int32(0), jnp.int32(CHUNK), key)
-        assert int(made) == CHUNK, "numbers stopped being finite"
+        state, made, _ = compiled(state, shape.resident, indices, jnp.int32(0), jnp.int32(count), key)
+        assert int(made) == count, "numbers stopped being finite"
         took = time.perf_counter() - began
         best, spent, chunks = (min(best, took) if chunks else best), spent + took, chunks + 1
-    return best / CHUNK * 1e3, state
+    return best / count * 1e3, state
 
 
 def _sample(shape: Shape) -> Batch:

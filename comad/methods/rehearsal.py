@@ -8,9 +8,7 @@ import numpy as np
 from comad.methods import plain, single
 from comad.methods.base import Lot
 from comad.methods.plain import Learner
-
-REPLAYS = 1 << 24
-"""Batches of replays are numbered from here, beyond all others."""
+from comad.methods.turns import BLOCK
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Rehearsal:
                 lots.append(Lot(task, number, 1))
             if number % self.every == self.every - 1:
                 old = int(np.random.default_rng([seed, task, number]).integers(task))
-                lots.append(Lot(old, REPLAYS * task + number, 1, kept=share))
+                lots.append(Lot(old, BLOCK * task + number, 1, kept=share))
         return lots
 
     init = plain.init

@@ -21,6 +21,7 @@ from comad.datasets.packing import Index
 from comad.errors import UserError
 from comad.evaluation import assess
 from comad.methods.base import Logs, Lot, Method, Schedules
+from comad.methods.turns import BLOCK
 from comad.runs.run import Run
 from comad.training.lessons import Lesson
 from comad.types import PRNGKey, Spec, Stream
@@ -252,7 +253,7 @@ def _take(
         )
         for name, value in sums.items():
             if not math.isfinite(float(value)):
-                raise _diverged(lesson, name, lot.first + int(made) - 1, indices, int(made) - 1, run)
+                raise _diverged(lesson, name, (lot.first + int(made) - 1) % BLOCK, indices, int(made) - 1, run)
             totals[name] = totals.get(name, 0.0) + float(value)
     return state, {name: total / sum(lot.count for lot in lots) for name, total in totals.items()}
 
