@@ -32,11 +32,12 @@ ALLOWED = {
     "training": EVERYONE | {"envs", "streams", "datasets", "methods", "evaluation", "runs"},
     "policy": EVERYONE | {"envs", "streams", "methods", "evaluation", "runs"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
+    "grid": {"errors", "files", "runs"},
     "reports": {"errors", "files", "metrics", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},
 }
-WITHOUT_JAX = {"errors", "files", "streams", "metrics", "theory", "runs", "reports"}
+WITHOUT_JAX = {"errors", "files", "streams", "metrics", "theory", "runs", "grid", "reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from comad.bench import envs, step
+from comad.cli.grid import RunGrid
 from comad.cli.terminal import check_positive, progress, show_json, show_lines, show_table
 from comad.errors import UserError
 
@@ -134,9 +135,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure speed on this machine."""
+    """Compare methods by grids of runs, and measure speed on this machine."""
 
-    verb: Annotated[Envs, tyro.conf.subcommand("envs")] | Annotated[Step, tyro.conf.subcommand("step")]
+    verb: (
+        Annotated[RunGrid, tyro.conf.subcommand("grid")]
+        | Annotated[Envs, tyro.conf.subcommand("envs")]
+        | Annotated[Step, tyro.conf.subcommand("step")]
+    )
 
     def run(self) -> None:
         """Measure and print."""

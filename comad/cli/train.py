@@ -1,5 +1,6 @@
 """`comad train`: let a method learn a stream; started again, it goes on from where it was."""
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -57,6 +58,10 @@ class Training(Generic[Settings]):
     """The run's own folder; by default runs/STREAM-QUALITY/METHOD-seedN."""
     fresh: bool = False
     """Remove the run that is in the folder and start over."""
+    wait: float = 0.0
+    """Seconds to wait if another process still works on the run."""
+    with_parent: bool = False
+    """Save and stop when the process that started this one has ended."""
 
     def run(self) -> None:
         """Train to the end, or until asked to stop, then show what was reached."""
@@ -73,7 +78,7 @@ class Training(Generic[Settings]):
         method: Any = self.method
         check_fit(method, stream, lessons, updates)
         identity = identify(self.name, method, stream, self.quality, lessons, self.seed, budget)
-        with open_run(folder, identity, self.fresh) as run:
+        with open_run(folder, identity, self.fresh, self.wait) as run:
             self.follow(run, stream, lessons, budget)
         show_result(read_run(folder))
 
@@ -85,9 +90,15 @@ class Training(Generic[Settings]):
     def follow(self, run: Run, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget) -> None:
         """Train while showing how it goes."""
         with progress() as bar, wish_to_stop() as wished:
-            display = Display(bar, stream, budget)
+            display, parent = Display(bar, stream, budget), os.getppid()
+
+            def stop() -> bool:
+                if self.with_parent and os.getppid() != parent:
+                    wished.append(signal.SIGHUP)
+                return bool(wished)
+
             method: Any = self.method
-            for event in train(method, stream, lessons, self.seed, budget, run, stop=lambda: bool(wished)):
+            for event in train(method, stream, lessons, self.seed, budget, run, stop):
                 display.show(event)
         for name, reason in run.skipped.items():
             show_lines([f"checkpoint {name} could not be used ({reason}); an earlier one was"])

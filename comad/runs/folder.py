@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ JournalName = Literal["logs", "heads", "scores"]
 JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 """In the order in which they are created: a folder with scores has all of them."""
 
+LOOK_AGAIN = 0.2
+"""Seconds between two looks at a lock that somebody else holds."""
 _ABSENT = object()
 _TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
 _CHECKPOINT = re.compile(r"\d{9,}\.(json|safetensors)")
@@ -34,13 +37,13 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the lock goes when this process does, however it ends."""
+def locked(folder: Path, wait: float = 0.0) -> Iterator[None]:
+    """Keep other processes out, after waiting so many seconds for one that is in; the lock goes when this process does, however it ends."""
     with disk_errors(folder):
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         with disk_errors(folder):
-            _take(handle, folder)
+            _take(handle, folder, time.monotonic() + wait)
         yield
     finally:
         os.close(handle)
@@ -107,12 +110,16 @@ def sweep(folder: Path) -> None:
         path.unlink()
 
 
-def _take(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.read(handle, 20).decode(errors="replace").strip()
-        raise UserError(f"{folder} is in use by another process (pid {holder or 'unknown'})") from error
+def _take(handle: int, folder: Path, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
+                raise UserError(f"{folder} is in use by another process (pid {holder or 'unknown'})") from error
+            time.sleep(LOOK_AGAIN)
     os.ftruncate(handle, 0)
     os.write(handle, f"{os.getpid()}\n".encode())
 

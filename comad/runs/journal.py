@@ -12,6 +12,8 @@ from comad.files import write_bytes
 from comad.runs import failpoints
 
 Record = dict[str, Any]
+REACH = 4096
+"""Bytes from the end of a journal in which its last record is looked for at first."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,35 @@ def read_journal(path: Path) -> list[Record]:
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
 
 
+def last_record(path: Path) -> Record | None:
+    """The newest whole record, without reading what came before it; none if there is none yet."""
+    try:
+        with path.open("rb") as file:
+            size, reach = file.seek(0, os.SEEK_END), REACH
+            while True:
+                file.seek(max(size - reach, 0))
+                lines = file.read(min(size, reach)).split(b"\n")[:-1]
+                # The first piece may be the end of a line, unless it is the start of the file.
+                if len(lines) > 1 or (lines and reach >= size):
+                    return _parse(path, 0, lines[-1])
+                if reach >= size:
+                    return None
+                reach *= 4
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror})") from error
+
+
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}, line {number}: damaged ({error})") from error
+        raise UserError(f"{path}, {_which(number)}: damaged ({error})") from error
     if not isinstance(record, dict):
-        raise UserError(f"{path}, line {number}: not a record")
+        raise UserError(f"{path}, {_which(number)}: not a record")
     return record
+
+
+def _which(number: int) -> str:
+    return f"line {number}" if number else "last line"

@@ -78,18 +78,19 @@ class Run:
 
 
 @contextmanager
-def open_run(path: Path, settings: dict[str, Any], fresh: bool = False) -> Iterator[Run]:
+def open_run(path: Path, settings: dict[str, Any], fresh: bool = False, wait: float = 0.0) -> Iterator[Run]:
     """Hold the run in a folder, new or begun, for this process alone.
 
     Args:
         path: the folder.
         settings: what lies under "identity" must be the same whenever the run is opened; the rest, such as library versions, is recorded.
         fresh: remove the run that is in the folder first.
+        wait: seconds to wait for another process that holds it.
     """
     with disk_errors(path):
         refuse_foreign(path)
         path.mkdir(parents=True, exist_ok=True)
-    with locked(path):
+    with locked(path, wait):
         with disk_errors(path):
             failpoints.reach("after-lock")
             claim(path, settings, fresh)

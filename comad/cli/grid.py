@@ -1,0 +1,243 @@
+"""`comad bench grid`: many runs at once, here or on a Ray cluster; started again, it goes on with what is not finished."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from comad import streams
+from comad.cli.terminal import check_positive, check_seed, show_lines, show_table
+from comad.errors import UserError
+from comad.grid.cells import Cell, Grid, read_grid, with_profile
+from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
+from comad.grid.remote import Needs, run_on_ray
+from comad.grid.standing import Standing, look
+from comad.methods import find
+from comad.runs.folder import read_settings
+from comad.types import settings
+
+WAIT = 300
+"""Seconds that a run waits for an older process that may still be saving it."""
+REFRESH = 2.0
+"""Seconds between two looks at the folders of runs."""
+
+
+@dataclass(frozen=True)
+class RunGrid:
+    """Train methods on streams with several seeds, each run a process of its own; finished runs are kept, unfinished ones go on."""
+
+    file: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="FILE")] = None
+    """A grid in TOML; what is given on the command line goes before it."""
+    profile: Literal["smoke", "lite", "paper"] | None = None
+    """How long: smoke (minutes), lite (5,000 updates per task, 3 seeds; the default), paper (each stream's updates, 5 seeds)."""
+    streams: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Streams to learn."""
+    qualities: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Recordings to learn from; by default expert."""
+    methods: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Methods; by default comad."""
+    seeds: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="N ...")] = None
+    """Seeds; by default the profile's."""
+    updates: int | None = None
+    """Gradient updates per task; by default the profile's."""
+    evaluations: int | None = None
+    """Evaluations per task, besides the one before its first update."""
+    episodes: int | None = None
+    """Episodes per task and evaluation."""
+    batch: int | None = None
+    """Episodes per update, on average."""
+    out: Path = Path("runs")
+    """Where runs lie; what they say goes into its folder 'logs'."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where datasets lie; by default $COMAD_DATA, or data here."""
+    at_once: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Runs at once on this machine; by default one per core."""
+    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """A Ray cluster that makes the runs instead, such as auto or ray://host:10001."""
+    cpus: float = 1.0
+    """Processors that a run takes of the cluster."""
+    gpus: float = 0.0
+    """Accelerators that a run takes of the cluster."""
+
+    def run(self) -> None:
+        """Make what is missing while showing how far all runs are, then say what was reached and what went wrong."""
+        grid = self.grid()
+        cells = list(grid.cells())
+        board = Board(cells, self.out.resolve())
+        for cell in cells:
+            check_same(grid, cell, self.out.resolve())
+        waiting = [cell for cell in cells if not board.finished(cell)]
+        with board.shown():
+            for event in self.make(grid, waiting):
+                board.note(event)
+        board.conclude()
+        if board.failures:
+            raise SystemExit(1)
+
+    def grid(self) -> Grid:
+        """The grid that the file and the options describe."""
+        profile, given = read_grid(self.file) if self.file else ("lite", {})
+        names = ("streams", "qualities", "methods", "seeds", "updates", "evaluations", "episodes", "batch")
+        given |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        for name in ("updates", "evaluations", "episodes", "batch"):
+            if name in given:
+                check_positive(f"--{name}", given[name])
+        grid = with_profile(self.profile or profile, given)
+        for seed in grid.seeds:
+            check_seed(seed)
+        for stream in grid.streams:
+            streams.find(stream)
+        for method in (*grid.methods, *(variant.method for variant in grid.variants)):
+            find(method)
+        return grid
+
+    def make(self, grid: Grid, cells: Sequence[Cell]) -> Iterator[Event]:
+        """Make runs here or on the cluster."""
+        out, data = self.out.resolve(), self.data.resolve() if self.data else None
+
+        def command(cell: Cell) -> list[str]:
+            return [*this_program(), *grid.arguments(cell, out, data), "--wait", str(WAIT), "--with-parent"]
+
+        def log(cell: Cell) -> Path:
+            return out / "logs" / f"{cell.folder(Path())}.log"
+
+        if self.ray is not None:
+            return run_on_ray(cells, command, log, self.ray, Needs(self.cpus, self.gpus))
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+        at_once = len(cores) if self.at_once is None else self.at_once
+        check_positive("--at-once", at_once)
+        return Workshop(command, log, share(cores, at_once)).run(cells)
+
+
+def check_same(grid: Grid, cell: Cell, out: Path) -> None:
+    """Refuse a folder that holds a run of other settings under the same name."""
+    folder = cell.folder(out)
+    if look(folder) is None:
+        return
+    from comad.cli import parse  # the command line knows this verb
+
+    asked: Any = parse(grid.arguments(cell, out))
+    training = asked.method
+    updates = streams.find(cell.stream).updates if grid.updates is None else grid.updates
+    budget = {"updates": updates, "evaluations": grid.evaluations, "episodes": grid.episodes, "batch": grid.batch}
+    here: dict[str, Any] = {
+        "method": cell.variant.method,
+        "settings": settings(training.method),
+        "stream": cell.stream,
+        "quality": cell.quality,
+    }
+    here |= {"seed": cell.seed, "budget": budget}
+    there = read_settings(folder)["identity"]
+    if differing := [name for name, value in here.items() if there.get(name) != value]:
+        name = differing[0]
+        raise UserError(f"{folder} holds another run: its {name} is {there.get(name)}, not {here[name]}; choose another --out")
+
+
+@dataclass
+class Board:
+    """What is known of all runs: a table that is drawn again and again, or lines where none can be drawn."""
+
+    cells: Sequence[Cell]
+    out: Path
+    running: dict[Cell, tuple[float, int]] = field(default_factory=dict)
+    """Since when, and how many updates were made before."""
+    failures: dict[Cell, str] = field(default_factory=dict)
+    seen: dict[Cell, Standing | None] = field(default_factory=dict)
+    drawn: float = 0.0
+    live: Live | None = None
+
+    def finished(self, cell: Cell) -> bool:
+        """Whether a run needs nothing more."""
+        standing = self.seen[cell] = look(cell.folder(self.out))
+        return standing is not None and standing.finished
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw the table while runs are made."""
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            yield
+            return
+        with Live(self.table(), console=console, auto_refresh=False) as self.live:
+            yield
+
+    def note(self, event: Event) -> None:
+        """Take notice of what happened, and draw anew now and then."""
+        if isinstance(event, Started):
+            standing = look(event.cell.folder(self.out))
+            self.running[event.cell] = time.monotonic(), standing.done if standing else 0
+            self.say(f"{_name(event.cell)} {'begins' if event.attempt == 1 else 'is tried again'}")
+        if isinstance(event, Ended):
+            self.running.pop(event.cell, None)
+            self.finished(event.cell)
+            if event.outcome == "failed":
+                self.failures[event.cell] = event.why
+            self.say(f"{_name(event.cell)} {event.outcome}{f': {event.why}' if event.why else ''}{self.left()}")
+        if self.live and time.monotonic() - self.drawn > REFRESH:
+            self.drawn = time.monotonic()
+            for cell in self.running:
+                self.seen[cell] = look(cell.folder(self.out))
+            self.live.update(self.table(), refresh=True)
+
+    def say(self, line: str) -> None:
+        """A line above the table."""
+        (self.live.console if self.live else Console(stderr=True)).print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def left(self) -> str:
+        """How long all that is not finished will take, as far as can be told."""
+        now, standings = time.monotonic(), [self.seen.get(cell) for cell in self.cells]
+        known = [standing for standing in standings if standing]
+        speed = sum((there.done - before) / (now - since) for cell, (since, before) in self.running.items() if (there := self.seen[cell]))
+        if not speed:
+            return ""
+        unbegun = (len(standings) - len(known)) * sum(standing.total for standing in known) / len(known)
+        remaining = unbegun + sum(standing.total - standing.done for standing in known)
+        return f", about {remaining / speed / 60:.0f} min left"
+
+    def table(self) -> Table:
+        """Streams and methods down, seeds across."""
+        done = sum(1 for standing in self.seen.values() if standing and standing.finished)
+        table = Table(title=f"{done} of {len(self.cells)} runs finished{self.left()}", title_justify="left", title_style="bold")
+        columns, rows = self.rows()
+        for column in columns:
+            table.add_column(column)
+        for row in rows:
+            table.add_row(*row)
+        return table
+
+    def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Names of columns, and a row per stream and method."""
+        seeds = sorted({cell.seed for cell in self.cells})
+        by_place = {(cell.row, cell.seed): cell for cell in self.cells}
+        rows = [(*row, *(self.describe(by_place[row, seed]) for seed in seeds)) for row in dict.fromkeys(cell.row for cell in self.cells)]
+        return ("stream", "method", *(f"seed {seed}" for seed in seeds)), rows
+
+    def describe(self, cell: Cell) -> str:
+        """How far one run is."""
+        standing = self.seen.get(cell)
+        if cell in self.failures:
+            return "failed"
+        if standing is None:
+            return "begins" if cell in self.running else ""
+        if standing.finished:
+            return f"P {100 * standing.score:.1f}" if standing.score is not None else "finished"
+        return f"{standing.done / standing.total:.0%}{'' if cell in self.running else ' waits'}"
+
+    def conclude(self) -> None:
+        """The final table, and what went wrong."""
+        for cell in self.cells:
+            self.finished(cell)
+        show_table(f"Runs in {self.out}", *self.rows())
+        show_lines([f"{_name(cell)} failed: {why}" for cell, why in self.failures.items()])
+
+
+def _name(cell: Cell) -> str:
+    return str(cell.folder(Path()))

@@ -1,0 +1,142 @@
+"""A grid of runs: streams x qualities x methods x seeds, and the command that makes each of them."""
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from comad.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with settings of its own."""
+
+    method: str
+    options: tuple[str, ...] = ()
+    """As 'comad train METHOD' takes them."""
+    name: str = ""
+    """Tells variants of a method apart; empty for the method as it is."""
+
+    @property
+    def label(self) -> str:
+        """What the runs of it are called."""
+        return f"{self.method}-{self.name}" if self.name else self.method
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid."""
+
+    stream: str
+    quality: str
+    variant: Variant
+    seed: int
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """What it shares with the runs of other seeds."""
+        return f"{self.stream}-{self.quality}", self.variant.label
+
+    def folder(self, out: Path) -> Path:
+        """Where 'comad train' would put it by itself, if it is not a variant."""
+        return out / self.row[0] / f"{self.row[1]}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All runs of a comparison."""
+
+    streams: tuple[str, ...]
+    qualities: tuple[str, ...] = ("expert",)
+    methods: tuple[str, ...] = ("comad",)
+    seeds: tuple[int, ...] = (0,)
+    updates: int | None = None
+    """Per task; by default each stream's, as in the paper."""
+    evaluations: int = 20
+    episodes: int = 32
+    batch: int = 32
+    variants: tuple[Variant, ...] = ()
+
+    def cells(self) -> Iterator[Cell]:
+        """All runs, seed by seed, so that every method has one result before any has two."""
+        kinds = (*(Variant(method) for method in self.methods), *self.variants)
+        for stream, quality, seed, variant in itertools.product(self.streams, self.qualities, self.seeds, kinds):
+            yield Cell(stream, quality, variant, seed)
+
+    def arguments(self, cell: Cell, out: Path, data: Path | None = None) -> list[str]:
+        """What follows 'comad' on the command line that makes a run."""
+        budget = {"updates": self.updates, "evaluations": self.evaluations, "episodes": self.episodes, "batch": self.batch}
+        options = {"stream": cell.stream, "quality": cell.quality, "seed": cell.seed, **budget, "data": data, "out": cell.folder(out)}
+        given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
+        return ["train", cell.variant.method, *itertools.chain.from_iterable(given), *cell.variant.options]
+
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "smoke": {"updates": 100, "evaluations": 2, "episodes": 8, "seeds": (0,)},
+    "lite": {"updates": 5000, "seeds": (0, 1, 2)},
+    "paper": {"seeds": (0, 1, 2, 3, 4)},
+}
+"""Budgets by name: minutes, hours, and what was published."""
+
+
+def with_profile(profile: str, given: Mapping[str, Any]) -> Grid:
+    """A profile's budget, and whatever is given in its place."""
+    if profile not in PROFILES:
+        raise unknown("profile", profile, PROFILES)
+    known = {entry.name for entry in fields(Grid)}
+    if strange := sorted(given.keys() - known):
+        raise UserError(f"a grid has no {strange[0]!r}; it has profile, {', '.join(sorted(known))}")
+    grid = Grid(**{"streams": (), **PROFILES[profile], **given})
+    for name in ("streams", "qualities", "seeds"):
+        if not getattr(grid, name):
+            raise UserError(f"a grid without {name} holds no run; give some")
+    if not (grid.methods or grid.variants):
+        raise UserError("a grid without methods holds no run; give some")
+    labels = [cell.folder(Path()) for cell in grid.cells()]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise UserError(f"two runs of the grid would both be {twice}; give variants names of their own")
+    return grid
+
+
+def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
+    """The profile and the rest of a grid that is written down in TOML."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as TOML ({error})") from error
+    profile = found.pop("profile", "lite")
+    for name in ("streams", "qualities", "methods", "seeds"):
+        if name in found:
+            found[name] = _listed(path, name, found[name], int if name == "seeds" else str)
+    for name in ("updates", "evaluations", "episodes", "batch"):
+        if name in found and (type(found[name]) is not int or found[name] < 1):
+            raise UserError(f"{path}: {name} must be a whole number of 1 or more, not {found[name]!r}")
+    if "variants" in found:
+        found["variants"] = tuple(_variant(path, entry) for entry in _listed(path, "variants", found["variants"], dict))
+    return profile, found
+
+
+def _variant(path: Path, entry: Mapping[str, Any]) -> Variant:
+    if set(entry) != {"name", "method", "options"} or not isinstance(entry["options"], Mapping):
+        raise UserError(f"{path}: a variant has a name, a method and a table of options, not {dict(entry)!r}")
+    if not entry["name"] or not all(letter.isalnum() or letter in "-._" for letter in entry["name"]):
+        raise UserError(f"{path}: {entry['name']!r} cannot name a variant; use letters, digits, '-', '.' and '_'")
+    options = itertools.chain.from_iterable(_option(name, value) for name, value in entry["options"].items())
+    return Variant(entry["method"], tuple(options), entry["name"])
+
+
+def _option(name: str, value: Any) -> tuple[str, ...]:
+    """A setting as 'comad train' takes it: switches by name, with 'no-' before those that are off."""
+    dashed = name.replace("_", "-")
+    if isinstance(value, bool):
+        return (f"--{dashed}" if value else f"--no-{dashed}",)
+    return f"--{dashed}", str(value)
+
+
+def _listed(path: Path, name: str, values: Any, kind: type) -> tuple[Any, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str) or not all(type(value) is kind for value in values):
+        raise UserError(f"{path}: {name} must be a list of {kind.__name__}, not {values!r}")
+    return tuple(values)

@@ -1,0 +1,153 @@
+"""Make the runs of a grid on this machine: each is a process of its own on cores of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from comad.grid.cells import Cell
+
+MISUSE = 2
+"""The exit code that says: the same again would end the same."""
+GRACE = 120.0
+"""Seconds in which a run that is asked to stop may save itself."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run is being made."""
+
+    cell: Cell
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run has ended, as it should or not."""
+
+    cell: Cell
+    outcome: Literal["finished", "crashed", "failed"]
+    """Crashed: it is tried once more. Failed: it is not."""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Nothing has happened for a moment."""
+
+
+Event = Started | Ended | Waited
+Command = Callable[[Cell], Sequence[str]]
+
+
+@dataclass
+class Worker:
+    """A process that makes a run, and the cores it has."""
+
+    cell: Cell
+    attempt: int
+    cores: frozenset[int]
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+@dataclass
+class Workshop:
+    """Keeps as many runs going as there are places."""
+
+    command: Command
+    """The whole command line of a run."""
+    log: Callable[[Cell], Path]
+    """Where what a run says is kept."""
+    places: Sequence[frozenset[int]]
+    """The cores of each."""
+    attempts: int = 2
+    pause: float = 0.5
+    """Seconds between two looks at the processes."""
+    workers: list[Worker] = field(default_factory=list)
+
+    def run(self, cells: Sequence[Cell]) -> Generator[Event]:
+        """Make all runs, telling what happens; if it is abandoned, processes are asked to save themselves and end."""
+        waiting = [(cell, 1) for cell in cells]
+        try:
+            while waiting or self.workers:
+                for cores in [place for place in self.places if all(worker.cores != place for worker in self.workers)]:
+                    if waiting:
+                        cell, attempt = waiting.pop(0)
+                        self.workers.append(self.start(cell, attempt, cores))
+                        yield Started(cell, attempt)
+                time.sleep(self.pause)
+                for worker in [worker for worker in self.workers if worker.process.poll() is not None]:
+                    self.workers.remove(worker)
+                    ended = judge(worker.cell, worker.process.returncode, last_line(worker.log), worker.attempt < self.attempts)
+                    if ended.outcome == "crashed":
+                        waiting.insert(0, (worker.cell, worker.attempt + 1))
+                    yield ended
+                yield Waited()
+        finally:
+            self.stop()
+
+    def start(self, cell: Cell, attempt: int, cores: frozenset[int]) -> Worker:
+        """Begin a run, or go on with it."""
+        log = self.log(cell)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            # A group of its own, so that Ctrl-C reaches the grid first, which then asks the runs to save themselves.
+            process = subprocess.Popen(
+                self.command(cell), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(len(cores)), process_group=0
+            )
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(process.pid, cores)
+        return Worker(cell, attempt, cores, process, log)
+
+    def stop(self) -> None:
+        """Ask all processes to save themselves and end; those that do not listen are ended."""
+        for worker in self.workers:
+            worker.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        for worker in self.workers:
+            try:
+                worker.process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+        self.workers.clear()
+
+
+def judge(cell: Cell, code: int, why: str, again: bool) -> Ended:
+    """What the end of a process means: misuse would end the same again, anything else may have been bad luck."""
+    if code == 0:
+        return Ended(cell, "finished")
+    said = why or (f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+    return Ended(cell, "crashed" if again and code != MISUSE else "failed", said)
+
+
+def share(cores: Sequence[int], at_once: int) -> list[frozenset[int]]:
+    """Places for so many runs at once, with equal shares of the cores; no core has two."""
+    each = max(len(cores) // at_once, 1)
+    return [frozenset(cores[place * each : (place + 1) * each]) for place in range(min(at_once, len(cores)))]
+
+
+def environment(cores: int) -> dict[str, str]:
+    """The process's own, with as many threads as a run has cores."""
+    flags = os.environ.get("XLA_FLAGS", "") + (" --xla_cpu_multi_thread_eigen=false" if cores == 1 else "")
+    return {**os.environ, "XLA_FLAGS": flags.strip(), "OMP_NUM_THREADS": str(cores), "OPENBLAS_NUM_THREADS": str(cores)}
+
+
+def this_program() -> list[str]:
+    """The command that runs this very package."""
+    return [sys.executable, "-m", "comad"]
+
+
+def last_line(path: Path) -> str:
+    """The last thing a run said."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,91 @@
+"""Make the runs of a grid on a Ray cluster: each is a task that runs the same command, in a folder that all machines share.
+
+A run whose machine or worker dies is started again by Ray and goes on from its last checkpoint. The code, the data and the folder of
+results must be at the same place on all machines.
+"""
+
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from comad.errors import UserError
+from comad.grid.cells import Cell
+from comad.grid.local import Command, Ended, Event, Started, Waited, environment, judge, last_line
+
+RETRIES = 3
+"""How often a run is started again when its worker has died."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a run takes of a machine."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+
+def make(command: Sequence[str], log: str, threads: Mapping[str, str]) -> tuple[int, str]:
+    """Make one run where Ray has put it; its exit code and the last thing it said."""
+    Path(log).parent.mkdir(parents=True, exist_ok=True)
+    with Path(log).open("ab") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(threads))
+        try:
+            code = process.wait()
+        finally:
+            if process.poll() is None:  # cancelled: the run saves itself
+                process.terminate()
+                process.wait()
+    return code, last_line(Path(log))
+
+
+def run_on_ray(cells: Sequence[Cell], command: Command, log: Any, address: str, needs: Needs, pause: float = 1.0) -> Iterator[Event]:
+    """Make all runs, telling what happens; if it is abandoned, runs are cancelled and save themselves."""
+    ray = connect(address)
+    task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=RETRIES)(make)
+
+    def submit(cell: Cell) -> Any:
+        return task.remote(list(command(cell)), str(log(cell)), environment(max(int(needs.cpus), 1)))
+
+    attempts = dict.fromkeys(cells, 1)
+    pending = {submit(cell): cell for cell in cells}
+    try:
+        for cell in cells:
+            yield Started(cell, 1)
+        while pending:
+            ready, _ = ray.wait(list(pending), timeout=pause)
+            for reference in ready:
+                cell = pending.pop(reference)
+                ended = result(ray, reference, cell, attempts[cell] < 2)
+                if ended.outcome == "crashed":
+                    attempts[cell] += 1
+                    pending[submit(cell)] = cell
+                yield ended
+            yield Waited()
+    finally:
+        for reference in pending:
+            ray.cancel(reference)
+        ray.shutdown()
+
+
+def result(ray: Any, reference: Any, cell: Cell, again: bool) -> Ended:
+    """How a task has ended, worker deaths beyond all retries included."""
+    try:
+        code, said = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return Ended(cell, "crashed" if again else "failed", str(error).splitlines()[0])
+    return judge(cell, code, said, again)
+
+
+def connect(address: str) -> Any:
+    """Ray, connected to a cluster."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("Ray is not installed here; pip install 'comad[ray]' brings it") from error
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); 'ray start --head' starts one") from error
+    return ray

@@ -1,0 +1,34 @@
+"""How far a run is, told by its folder alone: whoever makes it, wherever, writes there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from comad.runs.folder import SETTINGS, journal_path, read_settings
+from comad.runs.journal import last_record
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run is."""
+
+    done: int
+    """Updates made, over all tasks."""
+    total: int
+    finished: bool
+    score: float | None
+    """Mean over all tasks at the newest evaluation, drawn play."""
+
+
+def look(folder: Path) -> Standing | None:
+    """The standing of the run in a folder; none if nothing was written yet."""
+    if not (folder / SETTINGS).exists():
+        return None
+    identity = read_settings(folder)["identity"]
+    num_tasks, budget = len(identity["tasks"]), identity["budget"]
+    learned, evaluated = (last_record(journal_path(folder, name)) for name in ("logs", "scores"))
+    done = learned["task"] * budget["updates"] + learned["update"] if learned else 0
+    total = num_tasks * budget["updates"]
+    if evaluated is None:
+        return Standing(done, total, finished=False, score=None)
+    finished = (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"])
+    return Standing(done, total, finished, sum(evaluated["sampled"]["score"]) / num_tasks)
