@@ -26,8 +26,8 @@ from comad.types import settings
 
 WAIT = 300
 """Seconds that a run waits for an older process that may still be saving it."""
-REFRESH = 2.0
-"""Seconds between two looks at the folders of runs."""
+REFRESH, PLAIN_SECONDS = 2.0, 30.0
+"""Seconds between two drawings of the table, and between two lines where none can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +181,15 @@ class Board:
             if event.outcome == "failed":
                 self.failures[event.cell] = event.why
             self.say(f"{_name(event.cell)} {event.outcome}{f': {event.why}' if event.why else ''}{self.left()}")
-        if self.live and time.monotonic() - self.drawn > REFRESH:
+        if time.monotonic() - self.drawn > (REFRESH if self.live else PLAIN_SECONDS):
             self.drawn = time.monotonic()
             for cell in self.running:
                 self.seen[cell] = look(cell.folder(self.out))
-            self.live.update(self.table(), refresh=True)
+            if self.live:
+                self.live.update(self.table(), refresh=True)
+            else:
+                going = ", ".join(f"{_name(cell)} {self.describe(cell)}" for cell in self.running)
+                self.say(f"{self.summary()}; {going}")
 
     def say(self, line: str) -> None:
         """A line above the table."""
@@ -202,10 +206,14 @@ class Board:
         remaining = unbegun + sum(standing.total - standing.done for standing in known)
         return f", about {remaining / speed / 60:.0f} min left"
 
+    def summary(self) -> str:
+        """How far all runs are together."""
+        done = sum(1 for standing in self.seen.values() if standing and standing.finished)
+        return f"{done} of {len(self.cells)} runs finished{self.left()}"
+
     def table(self) -> Table:
         """Streams and methods down, seeds across."""
-        done = sum(1 for standing in self.seen.values() if standing and standing.finished)
-        table = Table(title=f"{done} of {len(self.cells)} runs finished{self.left()}", title_justify="left", title_style="bold")
+        table = Table(title=self.summary(), title_justify="left", title_style="bold")
         columns, rows = self.rows()
         for column in columns:
             table.add_column(column)
