@@ -1,0 +1,69 @@
+"""`comad bench grid`: what is there is kept, what is another run is refused, what is missing is made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comad.cli import grid as verb
+from comad.cli import main
+from comad.grid.cells import Grid
+from comad.grid.local import Ended, Started, Waited
+from comad.methods.ft import Ft
+from comad.types import settings
+
+TASKS = [{"name": name, "env": name.lower()} for name in ("CN-2", "CN-3", "CN-4", "CN-5")]
+BUDGET = {"updates": 5000, "evaluations": 20, "episodes": 32, "batch": 32}
+WORDS = ["bench", "grid", "--streams", "cn", "--methods", "ft", "--seeds", "0", "1", "--out", "runs"]
+
+
+def place(seed: int, **other: Any) -> None:
+    """A finished run of FT on CN, as its folder tells it."""
+    folder = Path(f"runs/cn-expert/ft-seed{seed}")
+    folder.mkdir(parents=True)
+    identity = {"method": "ft", "settings": settings(Ft()), "stream": "cn", "quality": "expert", "seed": seed, "budget": BUDGET, **other}
+    (folder / "settings.json").write_text(json.dumps({"identity": {"tasks": TASKS, **identity}}))
+    (folder / "logs.jsonl").write_text('{"task": 3, "update": 5000}\n')
+    (folder / "scores.jsonl").write_text('{"task": 3, "point": 20, "sampled": {"score": [1.0, 0.5, 0.5, 0.0]}}\n')
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_finished_runs_are_not_made_again_and_failures_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place(0)
+    asked = []
+
+    def make(self: Any, grid: Grid, cells: Any) -> Any:
+        asked.extend(cells)
+        for cell in cells:
+            yield Started(cell, 1)
+            yield Waited()
+            yield Ended(cell, "failed", "comad: there is no dataset")
+
+    monkeypatch.setattr(verb.RunGrid, "make", make)
+    assert main(WORDS) == 1
+    assert [cell.seed for cell in asked] == [1]
+    out, err = capsys.readouterr()
+    assert "P 50.0" in out and "cn-expert/ft-seed1 failed: comad: there is no dataset" in out and "cn-expert/ft-seed1 begins" in err
+    place(1)
+    assert main(WORDS) == 0 and [cell.seed for cell in asked] == [1]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"budget": {**BUDGET, "updates": 20}}, "its budget is {'updates': 20"),
+        ({"settings": {}}, "its settings is {}"),
+        ({"quality": "medium"}, "its quality is medium, not expert"),
+    ],
+)
+def test_another_run_of_the_same_name_is_refused(other: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    place(0, **other)
+    assert main(WORDS) == 2
+    assert said in capsys.readouterr().err
