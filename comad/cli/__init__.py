@@ -17,6 +17,7 @@ from comad.cli.experts import Experts
 from comad.cli.growth import ShowHeads
 from comad.cli.listing import List
 from comad.cli.play import Play
+from comad.cli.report import Report
 from comad.cli.train import Train
 from comad.errors import UserError
 
@@ -40,6 +41,7 @@ VERBS: dict[str, Callable[..., Verb]] = {
     "play": Play,
     "evaluate": Evaluate,
     "bench": Bench,
+    "report": Report,
     "doctor": Doctor,
 }
 DESCRIPTION = """Teams that learn one task after another from recorded data.

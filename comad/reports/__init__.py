@@ -1,0 +1,1 @@
+"""From runs to evidence: tables and pages made of what runs have recorded. Reads folders, needs no JAX."""

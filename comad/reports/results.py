@@ -1,0 +1,135 @@
+"""Runs gathered by what they have in common: one result per stream, quality, budget and method, over all its seeds."""
+
+import csv
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from comad.errors import UserError
+from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
+from comad.runs.record import RunRecord, find_runs, read_run
+
+Metric = Literal["P", "FwT", "BwT"]
+METRICS: tuple[Metric, ...] = ("P", "FwT", "BwT")
+Mode = Literal["sampled", "greedy"]
+SCRATCH = "fs"
+"""The method whose curves are the reference of forward transfer."""
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A run that cannot be counted."""
+
+    path: Path
+    why: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """All finished runs of one method on one stream, which differ in nothing but the seed."""
+
+    stream: str
+    quality: str
+    updates: int
+    """Per task."""
+    label: str
+    """The method, and the variant's name if it is one."""
+    method: str
+    tasks: tuple[str, ...]
+    records: tuple[RunRecord, ...]
+    """In the order of their seeds."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that are there."""
+        return tuple(record.settings["identity"]["seed"] for record in self.records)
+
+    def scores(self, mode: Mode = "sampled") -> np.ndarray:
+        """Scores ``[seed, task, point, on]``."""
+        return np.stack([record.score_array(mode) for record in self.records])
+
+
+def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
+    """The results of all runs in some folders, and the runs that are damaged or not finished."""
+    groups: dict[tuple[str, str, int, str], list[RunRecord]] = {}
+    flaws: list[Flaw] = []
+    for path in dict.fromkeys(path for folder in folders for path in find_runs(folder)):
+        try:
+            record = read_run(path)
+            record.score_array()
+            identity = record.settings["identity"]
+            key = (identity["stream"], identity["quality"], identity["budget"]["updates"], label_of(path))
+        except UserError as error:
+            flaws.append(Flaw(path, str(error)))
+        except (KeyError, TypeError) as error:
+            flaws.append(Flaw(path, f"settings.json does not describe a training ({error!r} is missing or no table)"))
+        else:
+            groups.setdefault(key, []).append(record)
+    return [_result(*key, records) for key, records in sorted(groups.items())], flaws
+
+
+def label_of(path: Path) -> str:
+    """What a run is called without its seed and budget."""
+    return re.sub(r"(-\d+)?-seed\d+$", "", path.name)
+
+
+def _result(stream: str, quality: str, updates: int, label: str, records: Sequence[RunRecord]) -> Result:
+    records = sorted(records, key=lambda record: record.settings["identity"]["seed"])
+    first, *others = records
+    for before, after in zip(records, others, strict=False):
+        if _seed(before) == _seed(after):
+            raise UserError(f"{before.path} and {after.path} are both seed {_seed(after)} of {label} on {stream}; leave one of them out")
+    for other in others:
+        ours, theirs = ({**record.settings["identity"], "seed": None} for record in (first, other))
+        if differing := [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]:
+            raise UserError(f"{first.path} and {other.path} have one name but differ in their {differing[0]}; give them names of their own")
+    identity = first.settings["identity"]
+    tasks = tuple(task["name"] for task in identity["tasks"])
+    return Result(stream, quality, updates, label, identity["method"], tasks, tuple(records))
+
+
+def _seed(record: RunRecord) -> int:
+    seed: int = record.settings["identity"]["seed"]
+    return seed
+
+
+def per_seed(result: Result, results: Sequence[Result], mode: Mode = "sampled") -> dict[Metric, np.ndarray]:
+    """Each metric by seed, times 100; without forward transfer where nobody learned the same from scratch."""
+    scores = result.scores(mode)
+    found: dict[Metric, np.ndarray] = {"P": 100 * performance(scores)}
+    reference = next((other for other in results if _is_reference(other, result)), None)
+    if reference is not None:
+        found["FwT"] = 100 * forward_transfer(scores, reference.scores(mode))
+    if len(result.tasks) > 1:
+        found["BwT"] = 100 * backward_transfer(scores)
+    return found
+
+
+def summaries(result: Result, results: Sequence[Result], mode: Mode = "sampled") -> dict[Metric, Summary]:
+    """Each metric over seeds."""
+    return {name: summarize(values) for name, values in per_seed(result, results, mode).items()}
+
+
+def _is_reference(other: Result, result: Result) -> bool:
+    same = (other.stream, other.quality, other.updates, other.tasks) == (result.stream, result.quality, result.updates, result.tasks)
+    return same and other.label == SCRATCH and _grid(other) == _grid(result)
+
+
+def _grid(result: Result) -> Any:
+    return result.records[0].settings["identity"]["budget"]["evaluations"]
+
+
+@cache
+def published() -> dict[tuple[str, str, str, str], tuple[float, float]]:
+    """Means and deviations of the paper's tables by stream, quality, method and metric."""
+    with (files("comad.reports") / "published.csv").open() as file:
+        return {
+            (row["stream"], row["quality"], row["method"], row["metric"]): (float(row["mean"]), float(row["std"] or "nan"))
+            for row in csv.DictReader(file)
+        }

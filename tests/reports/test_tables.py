@@ -1,0 +1,105 @@
+"""Tables say what the runs say: numbers computed by hand, flaws named, doubles refused."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comad.cli import main
+from comad.errors import UserError
+from comad.reports.results import gather, label_of, published, summaries
+from comad.reports.tables import comma_separated, latex, main_table, markdown
+
+
+def place(folder: Path, name: str, seed: int, final: list[float], learned: float = 1.0, **other: Any) -> Path:
+    """A finished run of two tasks with one evaluation each: task 0 was done ``learned`` well when it had just been learned."""
+    path = folder / "lbf-expert" / f"{name}-seed{seed}"
+    path.mkdir(parents=True)
+    identity = {
+        "method": name.split("-")[0],
+        "stream": "lbf",
+        "quality": "expert",
+        "seed": seed,
+        "tasks": [{"name": "first"}, {"name": "second"}],
+        "budget": {"updates": 10, "evaluations": 1},
+        **other,
+    }
+    (path / "settings.json").write_text(json.dumps({"identity": identity}))
+    curves = [(0, 0, [0.0, 0.0]), (0, 1, [learned, 0.0]), (1, 0, [learned, 0.0]), (1, 1, final)]
+    lines = [{"task": task, "point": point, "sampled": {"score": score}, "greedy": {"score": score}} for task, point, score in curves]
+    (path / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for journal in ("heads", "logs"):
+        (path / f"{journal}.jsonl").write_text("")
+    return path
+
+
+def test_a_row_holds_what_can_be_computed_by_hand(tmp_path: Path) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0])
+    place(tmp_path, "comad", 1, [0.6, 0.8])
+    place(tmp_path, "fs", 0, [0.0, 0.5], learned=0.5)
+    results, flaws = gather([tmp_path])
+    assert flaws == [] and [result.label for result in results] == ["comad", "fs"] and results[0].seeds == (0, 1)
+    found = summaries(results[0], results)
+    assert found["P"].mean == pytest.approx(85.0) and found["P"].std == pytest.approx(15.0)
+    assert found["BwT"].mean == pytest.approx((0.0 - 40.0) / 2)
+    # Curves of (start, end) on each task: ours (0, 1) and (0, 1 or 0.8), from scratch (0, 0.5) and (0, 0.5).
+    assert found["FwT"].mean == pytest.approx(100 * ((0.25 + 0.25) / 2 + (0.25 + 0.15) / 2) / 2)
+
+    rows = main_table(results)
+    assert [(row.label, row.rank) for row in rows] == [("comad", 1), ("fs", 2)]
+    assert rows[0].theirs["P"] == (99.26, 0.08) and rows[0].difference("P") == pytest.approx(85.0 - 99.26)
+    assert "| comad | 2 | **85.0 ± 15.0** | 70.0 to 100.0 | 99.3 (-14.3) |" in markdown(rows)
+    assert r"lbf & expert & 10 & comad & $\mathbf{85.0 \pm 15.0}$" in latex(rows)
+    read = list(csv.DictReader(io.StringIO(comma_separated(rows))))
+    assert float(read[0]["P_mean"]) == 85.0 and float(read[0]["BwT_mean"]) == -20.0 and read[1]["rank"] == "2"
+
+
+def test_equal_methods_share_a_rank_and_missing_references_are_said_to_be_missing(tmp_path: Path) -> None:
+    for name in ("comad", "owl"):
+        place(tmp_path, name, 0, [1.0, 1.0])
+    place(tmp_path, "ft", 0, [0.0, 1.0])
+    rows = main_table(gather([tmp_path])[0])
+    assert [(row.label, row.rank) for row in rows] == [("comad", 1), ("owl", 1), ("ft", 3)]
+    assert all("FwT" not in row.ours for row in rows) and markdown(rows).count("missing") == 3
+
+
+def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0])
+    unfinished = place(tmp_path, "comad", 1, [1.0, 1.0]) / "scores.jsonl"
+    unfinished.write_text("".join(unfinished.read_text().splitlines(keepends=True)[:-1]))
+    (place(tmp_path, "comad", 2, [1.0, 1.0]) / "scores.jsonl").write_text("{broken\n")
+    (place(tmp_path, "comad", 3, [1.0, 1.0]) / "settings.json").write_text('{"identity": {}}')
+    results, flaws = gather([tmp_path])
+    assert len(results) == 1 and results[0].seeds == (0,)
+    assert [flaw.path.name for flaw in flaws] == ["comad-seed1", "comad-seed2", "comad-seed3"]
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 0
+    out = capsys.readouterr().out
+    assert "is not finished" in out and "line 1: damaged" in out and "does not describe a training" in out
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["table.csv", "table.md", "table.tex"]
+
+
+def test_two_runs_of_one_name_must_be_one_experiment(tmp_path: Path) -> None:
+    place(tmp_path / "a", "comad", 0, [1.0, 1.0])
+    place(tmp_path / "b", "comad", 0, [1.0, 1.0])
+    with pytest.raises(UserError, match="are both seed 0 of comad on lbf; leave one of them out"):
+        gather([tmp_path / "a", tmp_path / "b"])
+    place(tmp_path / "c", "comad", 1, [1.0, 1.0], settings={"anchor": 0.0})
+    with pytest.raises(UserError, match="have one name but differ in their settings; give them names of their own"):
+        gather([tmp_path / "a", tmp_path / "c"])
+
+
+def test_nothing_to_report_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 2 and main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "no finished run in" in capsys.readouterr().err
+
+
+def test_names_and_published_numbers() -> None:
+    assert label_of(Path("comad-seed0")) == "comad" and label_of(Path("comad-no-skill-seed12")) == "comad-no-skill"
+    assert label_of(Path("ft-5000-seed0")) == "ft"
+    assert published()["cn", "expert", "hissd", "P"] == (63.23, 2.16) and len(published()) > 380
