@@ -10,6 +10,7 @@ from comad.cli.terminal import show_lines, show_table
 from comad.errors import UserError
 from comad.files import write_bytes
 from comad.reports import tables
+from comad.reports.page import build
 from comad.reports.results import Metric, gather
 from comad.reports.tables import Row, main_table
 
@@ -25,7 +26,7 @@ class Report:
     greedy: bool = False
     """Take the scores of greedy play instead of drawn skills and actions."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Write the table as Markdown, CSV and LaTeX into this folder."""
+    """Write a page (index.html) and the table as Markdown, CSV and LaTeX into this folder."""
 
     def run(self) -> None:
         """Print the table and what could not be counted, and write the files."""
@@ -39,7 +40,8 @@ class Report:
         show_lines([f"not counted: {flaw.why}" for flaw in flaws])
         if self.out:
             self.out.mkdir(parents=True, exist_ok=True)
-            forms = {"table.md": tables.markdown(rows), "table.csv": tables.comma_separated(rows), "table.tex": tables.latex(rows)}
+            page, table = build(results, flaws), (tables.markdown(rows), tables.comma_separated(rows), tables.latex(rows))
+            forms = dict(zip(("index.html", "table.md", "table.csv", "table.tex"), (page, *table), strict=True))
             for name, text in forms.items():
                 write_bytes(self.out / name, text.encode())
             show_lines([f"wrote {', '.join(forms)} to {self.out}"])

@@ -81,7 +81,7 @@ def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 0
     out = capsys.readouterr().out
     assert "is not finished" in out and "line 1: damaged" in out and "does not describe a training" in out
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["table.csv", "table.md", "table.tex"]
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "table.csv", "table.md", "table.tex"]
 
 
 def test_two_runs_of_one_name_must_be_one_experiment(tmp_path: Path) -> None:
