@@ -5,7 +5,7 @@ const colors = ["#0b5fa5", "#d1495b", "#2e8b57", "#e08e0b", "#7b4fa3", "#3aa6b9"
 const find = (id) => document.getElementById(id);
 const labels = [...new Set(data.results.map((result) => result.label))];
 const colorOf = (label) => colors[labels.indexOf(label) % colors.length];
-const state = { stream: "", quality: "", mode: "sampled", shown: new Set(labels), sort: { column: "P", down: true } };
+const state = { stream: "", quality: "", mode: "sampled", shown: new Set(labels), sort: { column: "stream", down: false } };
 
 function make(tag, attributes = {}, ...children) {
   const element = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
@@ -52,8 +52,8 @@ function drawScores() {
   const value = (result, column) => (columns.indexOf(column) > 4 ? metric(result, column)?.mean ?? -Infinity : column === "seeds" ? result.seeds.length : result[column]);
   const { column: by, down } = state.sort;
   const rows = chosen().sort((one, other) => {
-    const [first, second] = [value(one, by), value(other, by)];
-    return (first < second ? -1 : first > second ? 1 : 0) * (down ? -1 : 1);
+    const compare = (column, sign) => { const [first, second] = [value(one, column), value(other, column)]; return sign * (first < second ? -1 : first > second ? 1 : 0); };
+    return compare(by, down ? -1 : 1) || compare("stream", 1) || compare("quality", 1) || compare("updates", 1) || compare("P", -1);
   });
   const head = make("tr", {}, ...columns.map((column) => {
     const press = make("button", { type: "button" }, (names[column] ?? column) + (by === column ? (down ? " ▾" : " ▴") : ""));
@@ -75,7 +75,8 @@ function drawScores() {
 }
 
 function plot(title, series, tasks, points) {
-  const width = 900, height = 300, left = 40, right = 10, top = 24, bottom = 28;
+  // As wide as there is room, so that letters keep their size on a phone.
+  const width = Math.max(Math.min(find("curve-plots").clientWidth, 1150), 320), height = Math.round(Math.min(300, 140 + width / 5)), left = 40, right = 10, top = 24, bottom = 28;
   const steps = tasks.length * points;
   const x = (index) => left + (index / (steps - 1)) * (width - left - right);
   const y = (score) => height - bottom - score * (height - top - bottom);
@@ -86,7 +87,8 @@ function plot(title, series, tasks, points) {
   }
   tasks.forEach((task, place) => {
     if (place) svg.append(make("svg:line", { x1: x(place * points), x2: x(place * points), y1: top, y2: height - bottom, class: "axis", "stroke-dasharray": "4 3" }));
-    svg.append(make("svg:text", { x: x((place + 0.5) * points), y: height - 8, "text-anchor": "middle", class: "soft" }, task));
+    const room = (width - left - right) / tasks.length / 7;
+    svg.append(make("svg:text", { x: x((place + 0.5) * points), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
   });
   for (const { label, mean, std } of series) {
     const line = mean.map((score, index) => `${x(index).toFixed(1)},${y(score).toFixed(1)}`);
@@ -96,7 +98,7 @@ function plot(title, series, tasks, points) {
     svg.append(make("svg:polygon", { points: [...upper, ...lower].join(" "), fill: colorOf(label), opacity: 0.13 }));
     svg.append(make("svg:polyline", { points: line.join(" "), fill: "none", stroke: colorOf(label), "stroke-width": 2 }));
   }
-  const hover = make("div", { id: "hover", hidden: "" });
+  const hover = make("div", { class: "hover", hidden: "" });
   const box = make("div", {}, make("h3", {}, title), svg, hover);
   svg.onmousemove = (event) => {
     const area = svg.getBoundingClientRect();
@@ -167,4 +169,5 @@ const runs = data.results.reduce((sum, result) => sum + result.seeds.length, 0);
 find("lead").textContent = `${runs} runs of ${labels.length} methods on ${new Set(data.results.map((result) => result.stream)).size} streams` + (data.flaws.length ? `, ${data.flaws.length} not counted` : "") + ".";
 drawFilters();
 find("curve").onchange = drawCurves;
+addEventListener("resize", drawCurves);
 draw();

@@ -1,0 +1,44 @@
+"""The page stands alone, says what the runs say, and cannot be broken by a name."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from test_tables import place
+
+from comad.reports.page import build
+from comad.reports.results import Flaw, gather
+
+
+def embedded(page: str) -> Any:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+
+
+def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0])
+    path = place(tmp_path, "comad", 1, [0.6, 0.8])
+    heads = {"task": 0, "name": "first", "active": 0, "before": 0, "used": 1, "scores": [0.0], "own_score": [2.0], "noise_score": [-3.0]}
+    (path.parent / "comad-seed0" / "heads.jsonl").write_text(
+        "".join(json.dumps({**heads, "when": when}) + "\n" for when in ("begin", "finish"))
+    )
+    page = build(*gather([tmp_path]))
+    (result,) = embedded(page)["results"]
+    shown = result["modes"]["sampled"]
+    assert shown["metrics"]["P"] == {"mean": 85.0, "std": 15.0, "low": 70.0, "high": 100.0} and shown["rank"] == 1
+    assert shown["matrix"] == [[1.0, 0.0], [0.8, 0.9]]
+    # Over the tasks seen so far: nothing, the first, the first with an unlearned second, both.
+    assert shown["curves"]["seen"]["mean"] == [0.0, 1.0, 0.5, 0.85] and shown["curves"]["tasks"][1]["std"] == [0.0, 0.0, 0.0, 0.1]
+    assert result["published"]["P"] == [99.26, 0.08] and result["seeds"] == [0, 1]
+    assert result["heads"] == [{"task": "first", "head": 0, "reused": False, "used": 1, "scores": [], "own": 2.0, "noise": -3.0}]
+
+
+def test_the_page_fetches_nothing_and_names_cannot_end_its_script(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>"
+    place(tmp_path, "comad", 0, [1.0, 1.0], tasks=[{"name": evil}, {"name": "second"}])
+    results, _ = gather([tmp_path])
+    page = build(results, [Flaw(tmp_path, f"broken {evil}")])
+    assert evil not in page and page.count("<script") == 2
+    assert embedded(page)["results"][0]["tasks"][0] == evil and embedded(page)["flaws"] == [f"broken {evil}"]
+    links = set(re.findall(r"https?://[^\s\"'`)]+", page)) - {"http://www.w3.org/2000/svg"}
+    assert links == set() and not re.search(r"\bfetch\(|XMLHttpRequest|@import|url\(", page)
