@@ -4,6 +4,7 @@ A run whose machine or worker dies is started again by Ray and goes on from its 
 results must be at the same place on all machines.
 """
 
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from comad.errors import UserError
 from comad.grid.cells import Cell
 from comad.grid.local import Command, Ended, Event, Started, Waited, environment, judge, last_line
 
+PATIENCE = 10.0
+"""Seconds in which a cluster must answer."""
 RETRIES = 3
 """How often a run is started again when its worker has died."""
 
@@ -85,7 +88,15 @@ def connect(address: str) -> Any:
     except ImportError as error:
         raise UserError("Ray is not installed here; pip install 'comad[ray]' brings it") from error
     try:
+        knock(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"no Ray cluster answers at {address!r} ({str(error).splitlines()[0]}); 'ray start --head' starts one") from error
     return ray
+
+
+def knock(address: str) -> None:
+    """Fail at once where nobody listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), PATIENCE).close()

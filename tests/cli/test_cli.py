@@ -79,7 +79,6 @@ WRONG = {
     "bench grid --streams cn --seeds 0 -1": "--seed must be 0 or more, not -1",
     "bench grid --streams cn --updates 0": "--updates must be 1 or more, not 0",
     "bench grid --streams cn --at-once 0": "--at-once must be 1 or more, not 0",
-    "bench grid --streams cn --ray auto": "Ray is not installed here; pip install 'comad[ray]' brings it",
     "bench envs --num-envs 0": "--num-envs must be 1 or more, not 0",
     "bench envs --num-envs": "nothing to measure",
     "bench envs --worlds": "nothing to measure",

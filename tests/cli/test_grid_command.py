@@ -1,6 +1,7 @@
 """`comad bench grid`: what is there is kept, what is another run is refused, what is missing is made."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,9 @@ def test_another_run_of_the_same_name_is_refused(other: dict[str, Any], said: st
     place(0, **other)
     assert main(WORDS) == 2
     assert said in capsys.readouterr().err
+
+
+def test_without_ray_the_way_to_get_it_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    assert main([*WORDS, "--ray", "auto"]) == 2
+    assert "Ray is not installed here; pip install 'comad[ray]' brings it" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """A stand-in for `comad train`: writes a run's folder in a moment, as told by its options; run as a program."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -8,13 +9,14 @@ from comad.runs.run import open_run
 
 
 def main(folder: Path, behavior: str) -> int:
-    """Make a run of two tasks; "crash once", "crash", "misuse" and "slow" are what they say."""
+    """Make a run of two tasks; "crash once", "crash", "misuse", "slow" and "slow once" are what they say."""
     if behavior == "misuse":
         print("comad: this cannot be", file=sys.stderr)
         return 2
     budget = {"updates": 10, "evaluations": 1, "episodes": 1, "batch": 1}
     identity = {"tasks": [{"name": "a"}, {"name": "b"}], "budget": budget}
-    with open_run(folder, {"identity": identity}) as run:
+    parent = os.getppid()
+    with open_run(folder, {"identity": identity}, wait=30.0) as run:
         begun = run.resume()
         for task in range(2):
             for update in (5, 10):
@@ -23,8 +25,13 @@ def main(folder: Path, behavior: str) -> int:
                     run.save((begun.position if begun else 0) + 1, lambda path: path.write_bytes(b"half"))
                     print("something broke")
                     return 1
-            if behavior == "slow":
-                time.sleep(60)
+            if behavior == "slow" or (behavior == "slow once" and not begun):
+                run.save(task + 1, lambda path: path.write_bytes(b"half"))
+                deadline = time.monotonic() + 60
+                while time.monotonic() < deadline:
+                    time.sleep(0.2)
+                    if os.getppid() != parent:  # as 'comad train --with-parent' does
+                        return 1
             run.append("scores", {"task": task, "point": 1, "sampled": {"score": [0.5, 1.0]}})
     return 0
 

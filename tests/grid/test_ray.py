@@ -1,0 +1,76 @@
+"""Grids on a real Ray cluster of one machine, started here."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_grid import MADE, cell, told
+
+from comad.errors import UserError
+from comad.grid.cells import Cell
+from comad.grid.local import Ended, Started, Waited
+from comad.grid.remote import Needs, run_on_ray
+from comad.grid.standing import look
+
+pytest.importorskip("ray", reason="needs Ray; pip install 'comad[ray]' brings it")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a head with two processors."""
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    port = "26379"
+    start = [*ray, "start", "--head", "--num-cpus", "2", "--port", port, "--include-dashboard", "false", "--disable-usage-stats"]
+    subprocess.run(start, check=True, capture_output=True)
+    yield f"127.0.0.1:{port}"
+    subprocess.run([*ray, "stop", "--force"], check=True, capture_output=True)
+
+
+def command(out: Path, cell: Cell) -> list[str]:
+    return [sys.executable, str(MADE), str(cell.folder(out)), cell.variant.name.replace("-", " ")]
+
+
+def test_runs_are_made_on_the_cluster_crashes_are_tried_again_and_misuse_is_not(cluster: str, tmp_path: Path) -> None:
+    cells = [cell("plain"), cell("crash once"), cell("misuse")]
+    events = told(
+        list(run_on_ray(cells, lambda cell: command(tmp_path, cell), lambda cell: tmp_path / "logs" / cell.variant.name, cluster, Needs()))
+    )
+    assert [event for event in events if isinstance(event, Started)] == [Started(one, 1) for one in cells]
+    ends = [event for event in events if isinstance(event, Ended)]
+    assert {(end.cell.variant.name, end.outcome) for end in ends} == {
+        ("plain", "finished"),
+        ("crash-once", "crashed"),
+        ("crash-once", "finished"),
+        ("misuse", "failed"),
+    }
+    standing = look(cells[1].folder(tmp_path))
+    assert standing is not None and standing.finished
+
+
+def test_a_run_whose_worker_is_killed_is_started_again(cluster: str, tmp_path: Path) -> None:
+    slow = cell("slow once")
+    killed = False
+    for event in run_on_ray([slow], lambda cell: command(tmp_path, cell), lambda cell: tmp_path / "log", cluster, Needs()):
+        begun = tmp_path / "s-q" / "m-slow-once-seed0" / "logs.jsonl"
+        if isinstance(event, Waited) and not killed and begun.exists() and begun.read_text():
+            run = int(subprocess.run(["pgrep", "-f", "slow once"], capture_output=True, text=True, check=True).stdout.split()[0])
+            worker = int(Path(f"/proc/{run}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            os.kill(worker, signal.SIGKILL)
+            killed = True
+        if isinstance(event, Ended):
+            assert event.outcome == "finished"
+    standing = look(slow.folder(tmp_path))
+    assert killed and standing is not None and standing.finished
+
+
+def test_no_cluster_is_said_to_be_no_cluster(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(UserError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
+        next(run_on_ray([cell("plain")], lambda cell: [], lambda cell: tmp_path / "log", "127.0.0.1:1", Needs()))
+    assert time.monotonic() - began < 30
