@@ -24,7 +24,7 @@ class ShowHeads:
         record = read_run(self.path)
         if self.json:
             show_json(record.heads)
-        elif not any("active" in entry for entry in record.heads):
+        elif not record.growth():
             raise UserError(f"{self.path} has no heads to show: {record.settings['identity']['method']} has none, or has not begun")
         else:
             show_growth(record)
@@ -32,25 +32,24 @@ class ShowHeads:
 
 def show_growth(record: RunRecord) -> None:
     """One row per task: the head it got, what the heads there were thought of its data before, and of their own."""
-    begun = [entry for entry in record.heads if entry["when"] == "begin" and "active" in entry]
-    ended = {entry["task"]: entry for entry in record.heads if entry["when"] == "finish"}
-    if not begun:
+    grown = record.growth()
+    if not grown:
         return
-    rows = []
-    for entry in begun:
-        head, before = entry["active"], entry["before"]
-        seen = [f"{score:.2f}" for score in entry["scores"][:before]]
-        own = ended.get(entry["task"])
-        rows.append(
-            (
-                entry["name"],
-                f"{'re-used' if head < before else 'opened'} {head}",
-                entry["used"],
-                "  ".join(seen),
-                f"{own['own_score'][head]:.2f}" if own else "",
-                f"{own['noise_score'][head]:.2f}" if own else "",
-            )
+
+    def shown(score: float | None) -> str:
+        return "" if score is None else f"{score:.2f}"
+
+    rows = [
+        (
+            entry.task,
+            f"{'re-used' if entry.reused else 'opened'} {entry.head}",
+            entry.used,
+            "  ".join(shown(score) for score in entry.scores),
+            shown(entry.own),
+            shown(entry.noise),
         )
+        for entry in grown
+    ]
     columns = ("task", "head", "heads in all", "familiarity to the heads there were", "own data, after", "with noise")
     show_table("Growth of the library", columns, rows)
     if record.scores:

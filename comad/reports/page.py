@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -67,20 +68,9 @@ SIZES = ("mean", "std", "low", "high")
 
 def growth(result: Result) -> list[dict[str, Any]]:
     """How the library of the first seed grew; empty for methods without one."""
-    record = result.records[0]
-    ended = {entry["task"]: entry for entry in record.heads if entry["when"] == "finish"}
-    begun = [entry for entry in record.heads if entry["when"] == "begin" and "active" in entry and entry["task"] in ended]
     return [
-        {
-            "task": entry["name"],
-            "head": entry["active"],
-            "reused": entry["active"] < entry["before"],
-            "used": entry["used"],
-            "scores": _short(entry["scores"][: entry["before"]]),
-            "own": _short(ended[entry["task"]]["own_score"][entry["active"]]),
-            "noise": _short(ended[entry["task"]]["noise_score"][entry["active"]]),
-        }
-        for entry in begun
+        {**asdict(entry), "scores": _short(entry.scores), "own": _short(entry.own), "noise": _short(entry.noise)}
+        for entry in result.records[0].growth()
     ]
 
 

@@ -32,6 +32,40 @@ class RunRecord:
             raise UserError(f"{self.path} is not finished: the evaluation {point} of task {task} is missing; train it to its end first")
         return scores
 
+    def growth(self) -> list["Growth"]:
+        """How the library grew, task by task; empty for methods without one."""
+        ended = {entry["task"]: entry for entry in self.heads if entry["when"] == "finish"}
+        return [
+            Growth(
+                task=entry["name"],
+                head=entry["active"],
+                reused=entry["active"] < entry["before"],
+                used=entry["used"],
+                scores=entry["scores"][: entry["before"]],
+                own=ended[entry["task"]]["own_score"][entry["active"]] if entry["task"] in ended else None,
+                noise=ended[entry["task"]]["noise_score"][entry["active"]] if entry["task"] in ended else None,
+            )
+            for entry in self.heads
+            if entry["when"] == "begin" and "active" in entry
+        ]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What a task did to the library."""
+
+    task: str
+    head: int
+    reused: bool
+    used: int
+    """Heads in all."""
+    scores: list[float]
+    """Familiarity of its data to the heads there were before."""
+    own: float | None
+    """Familiarity of its data to its own head, when it had been learned; none while it is learned."""
+    noise: float | None
+    """And of that data with noise."""
+
 
 def read_run(path: Path) -> RunRecord:
     """Read a run; a damaged journal is refused by file and line."""
