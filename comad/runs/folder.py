@@ -14,7 +14,7 @@ from comad.errors import UserError
 from comad.files import read_json, write_json
 from comad.runs import failpoints
 
-LOCK, SETTINGS, CHECKPOINTS = "lock", "settings.json", "checkpoints"
+LOCK, SETTINGS, COST, CHECKPOINTS = "lock", "settings.json", "cost.json", "checkpoints"
 JournalName = Literal["logs", "heads", "scores"]
 JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 """In the order in which they are created: a folder with scores has all of them."""
@@ -22,7 +22,7 @@ JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 LOOK_AGAIN = 0.2
 """Seconds between two looks at a lock that somebody else holds."""
 _ABSENT = object()
-_TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
+_TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|{re.escape(COST)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
 _CHECKPOINT = re.compile(r"\d{9,}\.(json|safetensors)")
 _TEMPORARY_CHECKPOINT = re.compile(rf"\.+{_CHECKPOINT.pattern}.*")
 
@@ -100,6 +100,16 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return found
 
 
+def read_cost(folder: Path) -> dict[str, Any] | None:
+    """What the run in a folder has cost; none if nobody wrote it down."""
+    if not (folder / COST).exists():
+        return None
+    found = read_json(folder / COST)
+    if not isinstance(found, dict) or not all(isinstance(value, int | float) for value in found.values()):
+        raise UserError(f"{folder / COST} does not hold numbers by name; delete it, it is only a record")
+    return found
+
+
 def sweep(folder: Path) -> None:
     """Remove what a killed process left half done: temporary files, and arrays that no checkpoint was committed for."""
     (folder / CHECKPOINTS).mkdir(exist_ok=True)
@@ -131,6 +141,7 @@ def _clear(folder: Path) -> None:
         failpoints.reach("while-clearing")
     for name in JOURNALS:
         journal_path(folder, name).unlink(missing_ok=True)
+    (folder / COST).unlink(missing_ok=True)
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from comad.errors import UserError
-from comad.runs.folder import SETTINGS, journal_path, read_settings
+from comad.runs.folder import SETTINGS, journal_path, read_cost, read_settings
 from comad.runs.journal import Record, read_journal
 
 
@@ -20,6 +20,8 @@ class RunRecord:
     scores: list[Record]
     heads: list[Record]
     logs: list[Record]
+    cost: dict[str, Any] | None
+    """Seconds and bytes; none for runs that did not count them."""
 
     def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
@@ -75,6 +77,7 @@ def read_run(path: Path) -> RunRecord:
         scores=read_journal(journal_path(path, "scores")),
         heads=read_journal(journal_path(path, "heads")),
         logs=read_journal(journal_path(path, "logs")),
+        cost=read_cost(path),
     )
 
 

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from comad.files import write_json
 from comad.runs import checkpoints, failpoints
 from comad.runs.checkpoints import Checkpoint
-from comad.runs.folder import JOURNALS, JournalName, claim, disk_errors, journal_path, locked, refuse_foreign, sweep
+from comad.runs.folder import COST, JOURNALS, JournalName, claim, disk_errors, journal_path, locked, read_cost, refuse_foreign, sweep
 from comad.runs.journal import Journal, Record
 
 
@@ -65,6 +66,16 @@ class Run:
             checkpoints.delete_older(self.folder, position)
             checkpoints.delete_later(self.folder, position)
         return saved
+
+    def cost(self) -> dict[str, Any] | None:
+        """What the run has cost so far, as it was last noted."""
+        return read_cost(self.folder)
+
+    def note_cost(self, cost: dict[str, float]) -> None:
+        """Write down what the run has cost so far. Not a journal: it differs each time, and no checkpoint vouches for it."""
+        self._check_resumed()
+        with disk_errors(self.folder):
+            write_json(self.folder / COST, cost)
 
     def close(self) -> None:
         """Close the journals."""

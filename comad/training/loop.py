@@ -23,6 +23,7 @@ from comad.evaluation import assess
 from comad.methods.base import Logs, Lot, Method, Schedules
 from comad.methods.turns import BLOCK
 from comad.runs.run import Run
+from comad.training.cost import Ledger
 from comad.training.lessons import Lesson
 from comad.types import PRNGKey, Spec, Stream
 
@@ -129,13 +130,15 @@ def train(
         state = checkpoint.load(found.path, state)
 
     take = partial(_take, lessons=lessons, residents={}, remembered={}, run=run)
+    ledger = Ledger(run.cost() if found else None)
 
     def look(lesson: Lesson, update: int) -> Evaluated:
         point = budget.points.index(update)
         evaluation = lesson.number * len(budget.points) + point
-        scores = assess(method, state, [lesson.env for lesson in lessons], samples, stream.metric, seed, evaluation, budget.episodes)
+        with ledger.timing("evaluation", 1):
+            scores = assess(method, state, [lesson.env for lesson in lessons], samples, stream.metric, seed, evaluation, budget.episodes)
         run.append("scores", {"task": lesson.number, "point": point, "update": update, **scores})
-        _save(run, lesson, update, budget, state)
+        _save(run, lesson, update, budget, state, ledger)
         return Evaluated(lesson.number, point, scores)
 
     for lesson in lessons[task:]:
@@ -147,7 +150,8 @@ def train(
             yield look(lesson, update)
         while update < budget.updates:
             count = min(CHUNK, budget.following(update) - update)
-            state, logs = take(method, state, scheduled(method, seed, lesson.number, len(lessons), update, count), seed, update_key)
+            with ledger.timing("learning", count):
+                state, logs = take(method, state, scheduled(method, seed, lesson.number, len(lessons), update, count), seed, update_key)
             update += count
             run.append("logs", {"task": lesson.number, "update": update, **logs})
             yield Learned(lesson.number, lesson.number * budget.updates + update, logs)
@@ -158,7 +162,7 @@ def train(
             if update in budget.points:
                 yield look(lesson, update)
             elif wished:
-                _save(run, lesson, update, budget, state)
+                _save(run, lesson, update, budget, state, ledger)
             if wished and (lesson is not lessons[-1] or update < budget.updates):
                 yield Stopped(lesson.number, update)
                 return
@@ -264,9 +268,10 @@ def _place(position: int, budget: Budget) -> tuple[int, int | None]:
     return (task + 1, None) if update == budget.updates else (task, update)
 
 
-def _save(run: Run, lesson: Lesson, update: int, budget: Budget, state: Any) -> None:
+def _save(run: Run, lesson: Lesson, update: int, budget: Budget, state: Any, ledger: Ledger) -> None:
     position = lesson.number * (budget.updates + 1) + update
     run.save(position, lambda path: checkpoint.save(path, state), milestone=update == budget.updates)
+    run.note_cost(ledger.total())
 
 
 def _note_heads(run: Run, method: Method[Any], state: Any, lesson: Lesson, when: Literal["begin", "finish"]) -> Heads:
