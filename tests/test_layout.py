@@ -27,17 +27,19 @@ ALLOWED = {
     "methods": EVERYONE | {"networks"},
     "evaluation": EVERYONE | {"envs", "methods"},
     "runs": {"errors", "files"},
+    "tracking": {"errors", "files", "runs"},
     "metrics": {"errors"},
     "theory": {"errors"},
     "training": EVERYONE | {"envs", "streams", "datasets", "methods", "evaluation", "runs"},
     "policy": EVERYONE | {"envs", "streams", "methods", "evaluation", "runs"},
+    "portrait": EVERYONE | {"envs", "methods", "evaluation", "runs", "policy", "training"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
     "grid": {"errors", "files", "runs"},
-    "reports": {"errors", "files", "metrics", "runs"},
+    "reports": {"errors", "files", "metrics", "theory", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},
 }
-WITHOUT_JAX = {"errors", "files", "streams", "metrics", "theory", "runs", "grid", "reports"}
+WITHOUT_JAX = {"errors", "files", "streams", "metrics", "theory", "runs", "tracking", "grid", "reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -17,8 +17,10 @@ from comad.cli.experts import Experts
 from comad.cli.growth import ShowHeads
 from comad.cli.listing import List
 from comad.cli.play import Play
+from comad.cli.portrait import Portrait
 from comad.cli.report import Report
 from comad.cli.train import Train
+from comad.cli.watch import Watch
 from comad.errors import UserError
 
 
@@ -40,8 +42,10 @@ VERBS: dict[str, Callable[..., Verb]] = {
     "heads": ShowHeads,
     "play": Play,
     "evaluate": Evaluate,
+    "portrait": Portrait,
     "bench": Bench,
     "report": Report,
+    "watch": Watch,
     "doctor": Doctor,
 }
 DESCRIPTION = """Teams that learn one task after another from recorded data.

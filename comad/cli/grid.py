@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from comad import streams
+from comad import streams, tracking
 from comad.cli.terminal import check_positive, check_seed, show_lines, show_table
 from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, read_grid, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
 from comad.grid.remote import Needs, run_on_ray
-from comad.grid.standing import Standing, look
 from comad.methods import find
 from comad.runs.folder import read_settings
+from comad.runs.standing import Standing, look
 from comad.types import settings
 
 WAIT = 300
@@ -66,9 +66,12 @@ class RunGrid:
     """Processors that a run takes of the cluster."""
     gpus: float = 0.0
     """Accelerators that a run takes of the cluster."""
+    track: tuple[tracking.Name, ...] = ()
+    """Show the journals of runs in TensorBoard or Weights & Biases too."""
 
     def run(self) -> None:
         """Make what is missing while showing how far all runs are, then say what was reached and what went wrong."""
+        tracking.check(self.track)
         grid = self.grid()
         cells = list(grid.cells())
         board = Board(cells, self.out.resolve())
@@ -102,9 +105,10 @@ class RunGrid:
     def make(self, grid: Grid, cells: Sequence[Cell]) -> Iterator[Event]:
         """Make runs here or on the cluster."""
         out, data = self.out.resolve(), self.data.resolve() if self.data else None
+        track = ["--track", *self.track] if self.track else []
 
         def command(cell: Cell) -> list[str]:
-            return [*this_program(), *grid.arguments(cell, out, data), "--wait", str(WAIT), "--with-parent"]
+            return [*this_program(), *grid.arguments(cell, out, data), "--wait", str(WAIT), "--with-parent", *track]
 
         def log(cell: Cell) -> Path:
             return out / "logs" / f"{cell.folder(Path())}.log"

@@ -1,17 +1,18 @@
 """`comad report`: what many runs say together."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from comad.cli.terminal import show_lines, show_table
+from comad.cli.terminal import progress, show_lines, show_table
 from comad.errors import UserError
 from comad.files import write_bytes
 from comad.reports import tables
 from comad.reports.page import build
-from comad.reports.results import Metric, gather
+from comad.reports.results import Metric, Mode, Result, gather
 from comad.reports.tables import Row, main_table
 
 CHANGES: tuple[Metric, ...] = ("FwT", "BwT")
@@ -26,7 +27,14 @@ class Report:
     greedy: bool = False
     """Take the scores of greedy play instead of drawn skills and actions."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Write a page (index.html) and the table as Markdown, CSV and LaTeX into this folder."""
+    """Write a page (index.html), the table as Markdown, CSV and LaTeX, and figures as PNG and SVG into this folder."""
+    figures: bool = True
+    """Whether to draw the figures."""
+
+    @property
+    def mode(self) -> Mode:
+        """Which scores to take."""
+        return "greedy" if self.greedy else "sampled"
 
     def run(self) -> None:
         """Print the table and what could not be counted, and write the files."""
@@ -34,17 +42,28 @@ class Report:
         if not results:
             first = f"; {flaws[0].why}" if flaws else ""
             raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
-        rows = main_table(results, "greedy" if self.greedy else "sampled")
+        rows = main_table(results, self.mode)
         columns = ("stream", "data", "updates", "method", "seeds", "P", "95 %", "published", "FwT", "BwT")
         show_table(f"Scores over seeds, {'greedy' if self.greedy else 'drawn'} play", columns, [shown(row) for row in rows])
         show_lines([f"not counted: {flaw.why}" for flaw in flaws])
         if self.out:
-            self.out.mkdir(parents=True, exist_ok=True)
             page, table = build(results, flaws), (tables.markdown(rows), tables.comma_separated(rows), tables.latex(rows))
             forms = dict(zip(("index.html", "table.md", "table.csv", "table.tex"), (page, *table), strict=True))
             for name, text in forms.items():
                 write_bytes(self.out / name, text.encode())
-            show_lines([f"wrote {', '.join(forms)} to {self.out}"])
+            drawn = self.draw(results) if self.figures else 0
+            show_lines([f"wrote {', '.join(forms)}{f' and {drawn} figures' if drawn else ''} to {self.out}"])
+
+    def draw(self, results: Sequence[Result]) -> int:
+        """Draw all figures; how many they are."""
+        from comad.reports import figures  # Matplotlib takes a second to load, which no other command should wait for
+
+        assert self.out is not None
+        planned = figures.plan(results, self.mode)
+        with progress() as bar:
+            for figure in bar.track(planned, description="drawing"):
+                figures.save(figure, self.out / "figures")
+        return len(planned)
 
 
 def shown(row: Row) -> tuple[str, ...]:

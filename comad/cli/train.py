@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import tyro
 from rich.progress import Progress
 
+from comad import tracking
 from comad.cli.growth import show_growth
 from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
@@ -62,9 +63,12 @@ class Training(Generic[Settings]):
     """Seconds to wait if another process still works on the run."""
     with_parent: bool = False
     """Save and stop when the process that started this one has ended."""
+    track: tuple[tracking.Name, ...] = ()
+    """Show the journals in TensorBoard or Weights & Biases too, from files in the run's folder 'track'."""
 
     def run(self) -> None:
         """Train to the end, or until asked to stop, then show what was reached."""
+        tracking.check(self.track)
         check_seed(self.seed)
         for option, number in (("--evaluations", self.evaluations), ("--episodes", self.episodes), ("--batch", self.batch)):
             check_positive(option, number)
@@ -78,8 +82,11 @@ class Training(Generic[Settings]):
         method: Any = self.method
         check_fit(method, stream, lessons, updates)
         identity = identify(self.name, method, stream, self.quality, lessons, self.seed, budget)
-        with open_run(folder, identity, self.fresh, self.wait) as run:
-            self.follow(run, stream, lessons, budget)
+        with (
+            open_run(folder, identity, self.fresh, self.wait) as run,
+            tracking.following(folder, identity["identity"], self.track) as track,
+        ):
+            self.follow(run, stream, lessons, budget, track)
         show_result(read_run(folder))
 
     @property
@@ -87,7 +94,7 @@ class Training(Generic[Settings]):
         """The method's registered name."""
         return next(name for name, kind in METHODS.items() if isinstance(self.method, kind))
 
-    def follow(self, run: Run, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget) -> None:
+    def follow(self, run: Run, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget, track: Callable[[], None]) -> None:
         """Train while showing how it goes."""
         with progress() as bar, wish_to_stop() as wished:
             display, parent = Display(bar, stream, budget), os.getppid()
@@ -100,6 +107,7 @@ class Training(Generic[Settings]):
             method: Any = self.method
             for event in train(method, stream, lessons, self.seed, budget, run, stop):
                 display.show(event)
+                track()
         for name, reason in run.skipped.items():
             show_lines([f"checkpoint {name} could not be used ({reason}); an earlier one was"])
         if wished:

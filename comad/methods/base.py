@@ -95,3 +95,16 @@ class Recognizes(Protocol):
     def familiarity(self, state: Any, situations: StateTokens) -> Float[Array, "head *batch"]:
         """Scores on one scale; those of heads that were never opened are minus infinity."""
         ...
+
+
+@runtime_checkable
+class Portrays(Recognizes, Protocol):
+    """A method that can also show what it has learned: its skills, and what each head counts for where."""
+
+    def inferred_skills(self, state: Any, batch: Batch, head: Int[Array, ""]) -> Float[Array, "row time agent size"]:
+        """The skill that every agent's recorded history suggests to a head; of size 0 if there are no skills."""
+        ...
+
+    def reuse_weights(self, state: Any, situations: StateTokens) -> Float[Array, "head *batch"]:
+        """How much every head has to say in situations; those of the opened heads sum to one, the others are zero."""
+        ...

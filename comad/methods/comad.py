@@ -263,6 +263,17 @@ class Comad:
         odds = log_odds(state.learned.familiarity.trunk, state.learned.familiarity.head, situations)
         return jnp.where(state.library.opened.reshape(-1, *[1] * (odds.ndim - 1)), odds, -jnp.inf)
 
+    def inferred_skills(self, state: ComadState, batch: Batch, head: Int[Array, ""]) -> Float[Array, "row time agent size"]:
+        """Means of a head's prior p(z | history) at every recorded moment; of classes, their probabilities."""
+        actor = state.learned.actor
+        prior = pick(actor.head, head).prior(look(actor, batch).history)
+        return jax.nn.softmax(prior) if self.skill == "categorical" else skills.likeliest(self.skill, prior)
+
+    def reuse_weights(self, state: ComadState, situations: StateTokens) -> Float[Array, "head *batch"]:
+        """Delta of every head (Eq. 9)."""
+        odds = log_odds(state.learned.familiarity.trunk, state.learned.familiarity.head, situations)
+        return reusability(state.library, odds, self.reuse)
+
     def describe(self, state: ComadState) -> dict[str, Array]:
         """How many heads there are and were before this task, which one learns, and the scores by which it was chosen."""
         library = state.library

@@ -1,54 +1,110 @@
-"""One page with everything: tables, curves and provenance, drawn by the page itself from the data in it. Opens from disk."""
+"""One page with everything: tables, curves, skills, replays, provenance, drawn by the page itself from the data in it. Opens from disk."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from comad import theory
 from comad.metrics import performance_over_time
-from comad.reports.results import METRICS, Flaw, Mode, Result, summaries
+from comad.reports.overall import Overall, overall
+from comad.reports.results import METRICS, Flaw, Mode, Result, published, published_growth, summaries
 from comad.reports.tables import main_table
+from comad.reports.variations import families, orders
+from comad.runs.folder import journal_path, read_settings
+from comad.runs.journal import read_journal
+from comad.runs.standing import Standing
 
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
+SIZES = ("mean", "std", "low", "high")
+SCRIPTS = ("base", "scores", "curves", "library", "variations", "replays", "runs", "start")
+"""Parts of the page's program, in order."""
+TICKS, SPAN = 33, 4.0
+"""Of the toy's landscape: points per side, and how far it reaches."""
 
 
-def build(results: Sequence[Result], flaws: Sequence[Flaw]) -> str:
-    """The page as HTML."""
+def build(results: Sequence[Result], flaws: Sequence[Flaw], watched: bool = False) -> str:
+    """The page as HTML; a watched one asks the server it came from for news, any other asks nobody for anything."""
     parts = files("comad.reports") / "page"
-    ranks = {
-        mode: {(row.stream, row.quality, row.updates, row.label): (row.rank, row.theirs) for row in main_table(results, mode)}
-        for mode in MODES
-    }
+    # Inside a script element only this could end it early.
+    data = json.dumps(collect(results, flaws), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    script = "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
+    page = (parts / "page.html").read_text().replace("/*CONNECT*/", "connect-src 'self'; " if watched else "")
+    # The data last: whatever it holds is then not searched any more.
+    page = page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", script)
+    return page.replace("/*DATA*/", data)
+
+
+def collect(results: Sequence[Result], flaws: Sequence[Flaw]) -> dict[str, Any]:
+    """All that the page shows."""
+    ranks = {mode: {_key(row): row.rank for row in main_table(results, mode)} for mode in MODES}
+    theirs = {_key(row): row.theirs for row in main_table(results)}
     found = []
     for result in results:
-        key = (result.stream, result.quality, result.updates, result.label)
-        modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][key][0]} for mode in MODES}
-        found.append({**outline(result), "published": ranks["sampled"][key][1], "modes": modes})
-    data = json.dumps({"results": found, "flaws": [flaw.why for flaw in flaws]}, separators=(",", ":"), allow_nan=False)
-    # Inside a script element only this could end it early.
-    page = (parts / "page.html").read_text().replace("/*DATA*/", data.replace("<", "\\u003c"))
-    return page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", (parts / "page.js").read_text())
+        modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][_key(result)]} for mode in MODES}
+        found.append({**outline(result), "published": theirs[_key(result)], "modes": modes})
+    return {
+        "results": found,
+        "overall": {mode: [describe_overall(row) for row in overall(results, mode)] for mode in MODES},
+        "families": [
+            {
+                "base": results.index(family.base),
+                "variations": [[results.index(one.result), one.described()] for one in family.variations],
+                "swept": {name: [[value, results.index(one)] for value, one in values] for name, values in family.swept().items()},
+            }
+            for family in families(results)
+        ],
+        "orders": [[results.index(one) for one in same] for same in orders(results)],
+        "toy": toy(),
+        "going": [going(flaw.path, flaw.standing) for flaw in flaws if flaw.standing],
+        "flaws": [flaw.why for flaw in flaws if flaw.standing is None],
+    }
+
+
+def _key(found: Any) -> tuple[str, str, int, str]:
+    return found.stream, found.quality, found.updates, found.label
 
 
 def outline(result: Result) -> dict[str, Any]:
-    """What a result is, and how to make it again."""
+    """What a result is, what it cost, and how to make it again."""
     settings = result.records[0].settings
     identity = settings["identity"]
+    portrayed = next((record for record in result.records if record.portrait), None)
     return {
         "stream": result.stream,
         "quality": result.quality,
         "updates": result.updates,
         "label": result.label,
+        "method": result.method,
         "seeds": result.seeds,
         "tasks": result.tasks,
         "points": identity["budget"]["evaluations"] + 1,
         "heads": growth(result),
-        "command": f"comad train {result.method} --stream {result.stream} --quality {result.quality} --updates {result.updates} --seed N",
+        "published_heads": published_growth(result.stream, result.quality) if result.method == "comad" else [],
+        "cost": cost(result),
+        "portrait": {"seed": portrayed.settings["identity"]["seed"], **(portrayed.portrait or {})} if portrayed else None,
+        "command": command(identity),
         "provenance": {name: value for name, value in settings.items() if name != "earlier"},
     }
+
+
+def command(identity: dict[str, Any]) -> str:
+    """What makes a run again; settings are named where they are known."""
+    budget = identity["budget"]
+    # A stream of one's own has no name to be called by.
+    tasks = " ".join(task.get("env", task["name"]) for task in identity["tasks"])
+    what = {"tasks": tasks} if identity["stream"] == "custom" else {"stream": identity["stream"]}
+    options = {**what, "quality": identity["quality"], "seed": identity["seed"], **budget}
+    said = [f"--{name} {value}" for name, value in options.items()]
+    for name, value in identity.get("settings", {}).items():
+        dashed = name.replace("_", "-")
+        if value is not None:
+            said.append(f"--{'' if value else 'no-'}{dashed}" if isinstance(value, bool) else f"--{dashed} {value}")
+    return " ".join(("comad train", identity["method"], *said))
 
 
 def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str, Any]:
@@ -63,7 +119,32 @@ def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str,
     }
 
 
-SIZES = ("mean", "std", "low", "high")
+def going(path: Path, standing: Standing) -> dict[str, Any]:
+    """How far an unfinished run is, and its scores so far on the tasks it has seen."""
+    seen = [entry["sampled"]["score"][: entry["task"] + 1] for entry in read_journal(journal_path(path, "scores"))]
+    identity = read_settings(path)["identity"]
+    return {
+        "name": f"{path.parent.name}/{path.name}",
+        "share": _short(standing.done / standing.total),
+        "curve": [_short(np.mean(scores)) for scores in seen],
+        "points": len(identity["tasks"]) * (identity["budget"]["evaluations"] + 1),
+    }
+
+
+def describe_overall(row: Overall) -> dict[str, Any]:
+    """A method over all streams, beside what was published of it."""
+    theirs = published().get(("overall", "all", row.label, "P"))
+    return {
+        "updates": row.updates,
+        "label": row.label,
+        "places": [" ".join(place) for place in row.places],
+        "missing": [" ".join(place) for place in row.missing],
+        "seeds": row.seeds,
+        "mean": _short(list(asdict(row.mean).values()), 2) if row.mean else None,
+        "middle": _short(list(asdict(row.middle).values()), 2) if row.middle else None,
+        "improvement": {name: _short(value) for name, value in row.improvement.items()},
+        "published": theirs[0] if theirs else None,
+    }
 
 
 def growth(result: Result) -> list[dict[str, Any]]:
@@ -71,7 +152,47 @@ def growth(result: Result) -> list[dict[str, Any]]:
     return [
         {**asdict(entry), "scores": _short(entry.scores), "own": _short(entry.own), "noise": _short(entry.noise)}
         for entry in result.records[0].growth()
+        if entry.own is not None
     ]
+
+
+def cost(result: Result) -> dict[str, Any] | None:
+    """Means over the seeds whose cost is known."""
+    known = [
+        record.cost for record in result.records if record.cost and record.cost["learning_seconds"] and record.cost["evaluation_count"]
+    ]
+    if not known:
+        return None
+    return {
+        "updates_per_second": _short(np.mean([one["learning_count"] / one["learning_seconds"] for one in known]), 1),
+        "evaluation_seconds": _short(np.mean([one["evaluation_seconds"] / one["evaluation_count"] for one in known]), 2),
+        "compiling_seconds": _short(np.mean([one["compiling_seconds"] for one in known]), 1),
+        "peak_bytes": float(np.max([one["peak_bytes"] for one in known])),
+        "seeds": len(known),
+    }
+
+
+def toy() -> dict[str, Any]:
+    """The example of two modes: the objective over both means, ways down it, and the densities in the end."""
+    ticks = np.linspace(-SPAN, SPAN, TICKS)
+    height, slope = theory.landscape(ticks)
+    at = np.linspace(-6, 6, 121)
+    ways = {
+        "tied": theory.descend(np.array([3.0, 3.0]), tied=True),
+        "free": theory.descend(np.array([0.5, 1.5]), tied=False),
+    }
+    return {
+        "ticks": _short(ticks, 3),
+        "height": _short(height, 3),
+        "slope": _short(slope, 3),
+        "ways": {name: _short(way[[*range(20), *range(20, len(way), 10)]], 3) for name, way in ways.items()},
+        "at": _short(at, 2),
+        "densities": {
+            "data": _short(theory.density(theory.OPTIMAL, at)),
+            "tied": _short(theory.density(ways["tied"][-1], at)),
+            "free": _short(theory.density(ways["free"][-1], at)),
+        },
+    }
 
 
 def _curve(values: np.ndarray) -> dict[str, Any]:

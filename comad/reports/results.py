@@ -14,10 +14,13 @@ import numpy as np
 from comad.errors import UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
 from comad.runs.record import RunRecord, find_runs, read_run
+from comad.runs.standing import Standing, look
 
 Metric = Literal["P", "FwT", "BwT"]
 METRICS: tuple[Metric, ...] = ("P", "FwT", "BwT")
 Mode = Literal["sampled", "greedy"]
+Place = tuple[str, str]
+"""Stream and quality of the data."""
 SCRATCH = "fs"
 """The method whose curves are the reference of forward transfer."""
 
@@ -28,6 +31,8 @@ class Flaw:
 
     path: Path
     why: str
+    standing: Standing | None = None
+    """How far it is, if all that it lacks is time."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,11 @@ class Result:
         return np.stack([record.score_array(mode) for record in self.records])
 
 
+def place_of(result: Result) -> Place:
+    """Where a result was reached."""
+    return result.stream, result.quality
+
+
 def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
     """The results of all runs in some folders, and the runs that are damaged or not finished."""
     groups: dict[tuple[str, str, int, str], list[RunRecord]] = {}
@@ -62,9 +72,12 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
     for path in dict.fromkeys(path for folder in folders for path in find_runs(folder)):
         try:
             record = read_run(path)
+            if (standing := look(path)) and not standing.finished:
+                flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
+                continue
             record.score_array()
             identity = record.settings["identity"]
-            key = (identity["stream"], identity["quality"], identity["budget"]["updates"], label_of(path))
+            key = (identity["stream"], identity["quality"], identity["budget"]["updates"], label_of(path, identity["budget"]["updates"]))
         except UserError as error:
             flaws.append(Flaw(path, str(error)))
         except (KeyError, TypeError) as error:
@@ -74,9 +87,9 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
     return [_result(*key, records) for key, records in sorted(groups.items())], flaws
 
 
-def label_of(path: Path) -> str:
-    """What a run is called without its seed and budget."""
-    return re.sub(r"(-\d+)?-seed\d+$", "", path.name)
+def label_of(path: Path, updates: int) -> str:
+    """What a run is called without its seed, and without its budget where that is part of the name."""
+    return re.sub(r"-seed\d+$", "", path.name).removesuffix(f"-{updates}")
 
 
 def _result(stream: str, quality: str, updates: int, label: str, records: Sequence[RunRecord]) -> Result:
@@ -133,3 +146,9 @@ def published() -> dict[tuple[str, str, str, str], tuple[float, float]]:
             (row["stream"], row["quality"], row["method"], row["metric"]): (float(row["mean"]), float(row["std"] or "nan"))
             for row in csv.DictReader(file)
         }
+
+
+def published_growth(stream: str, quality: str) -> list[dict[str, str]]:
+    """How the paper's library grew on a stream, task by task; empty where it does not say."""
+    with (files("comad.reports") / "growth.csv").open() as file:
+        return [row for row in csv.DictReader(file) if (row["stream"], row["quality"]) == (stream, quality)]

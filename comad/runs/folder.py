@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from comad.errors import UserError
 from comad.files import read_json, write_json
 from comad.runs import failpoints
 
-LOCK, SETTINGS, COST, CHECKPOINTS = "lock", "settings.json", "cost.json", "checkpoints"
+LOCK, SETTINGS, CHECKPOINTS = "lock", "settings.json", "checkpoints"
+COST, PORTRAIT, TRACK = "cost.json", "portrait.json", "track"
+"""What is told of a run without being part of it."""
 JournalName = Literal["logs", "heads", "scores"]
 JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 """In the order in which they are created: a folder with scores has all of them."""
@@ -22,7 +25,7 @@ JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 LOOK_AGAIN = 0.2
 """Seconds between two looks at a lock that somebody else holds."""
 _ABSENT = object()
-_TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|{re.escape(COST)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
+_TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|{re.escape(COST)}|{re.escape(PORTRAIT)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
 _CHECKPOINT = re.compile(r"\d{9,}\.(json|safetensors)")
 _TEMPORARY_CHECKPOINT = re.compile(rf"\.+{_CHECKPOINT.pattern}.*")
 
@@ -141,7 +144,10 @@ def _clear(folder: Path) -> None:
         failpoints.reach("while-clearing")
     for name in JOURNALS:
         journal_path(folder, name).unlink(missing_ok=True)
-    (folder / COST).unlink(missing_ok=True)
+    for path in (folder / COST, folder / PORTRAIT):
+        path.unlink(missing_ok=True)
+    if (folder / TRACK).exists():
+        shutil.rmtree(folder / TRACK)
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from comad.errors import UserError
-from comad.runs.folder import SETTINGS, journal_path, read_cost, read_settings
+from comad.files import read_json
+from comad.runs.folder import PORTRAIT, SETTINGS, journal_path, read_cost, read_settings
 from comad.runs.journal import Record, read_journal
 
 
@@ -22,6 +23,8 @@ class RunRecord:
     logs: list[Record]
     cost: dict[str, Any] | None
     """Seconds and bytes; none for runs that did not count them."""
+    portrait: dict[str, Any] | None
+    """Replays, skills and re-use, as 'comad portrait' keeps them; none if nobody asked for it."""
 
     def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
@@ -78,6 +81,7 @@ def read_run(path: Path) -> RunRecord:
         heads=read_journal(journal_path(path, "heads")),
         logs=read_journal(journal_path(path, "logs")),
         cost=read_cost(path),
+        portrait=read_json(path / PORTRAIT) if (path / PORTRAIT).exists() else None,
     )
 
 

@@ -46,7 +46,7 @@ class Ledger:
 _made = 0
 
 
-def _hear(event: str, duration: float, **details: Any) -> None:
+def _hear(event: str, duration_secs: float, **details: str | int) -> None:
     global _made
     _made += event == LOWERED
 

@@ -12,8 +12,8 @@ import pytest
 from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
 from comad.grid.local import Ended, Event, Started, Waited, Workshop, share
-from comad.grid.standing import Standing, look
 from comad.runs.journal import last_record
+from comad.runs.standing import Standing, look
 
 MADE = Path(__file__).with_name("made.py")
 

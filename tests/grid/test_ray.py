@@ -15,7 +15,7 @@ from comad.errors import UserError
 from comad.grid.cells import Cell
 from comad.grid.local import Ended, Started, Waited
 from comad.grid.remote import Needs, run_on_ray
-from comad.grid.standing import look
+from comad.runs.standing import look
 
 pytest.importorskip("ray", reason="needs Ray; pip install 'comad[ray]' brings it")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]

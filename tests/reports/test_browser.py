@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws without errors, filters, sorts, and changes its theme, and asks nobody for anything."""
+"""The page in a real browser: it draws without errors, filters, sorts, replays, changes its theme, and asks nobody for anything."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium; on Deb
 
 SCRIPT = """
 const seen = {}, text = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent);
-const methods = () => text("#main-table tbody tr").map((row) => row.match(/comad|owl|ft/)[0]);
+const methods = () => text("#main-table tbody tr").map((row) => row.match(/comad-quiet|comad|owl|ft/)[0]);
 const pick = (id, value) => {
   const element = document.getElementById(id);
   element.value = value;
@@ -47,6 +47,24 @@ const area = document.querySelector("#curve-plots svg").getBoundingClientRect();
 const where = { clientX: area.left + 0.97 * area.width, clientY: area.top + 20 };
 document.querySelector("#curve-plots svg").dispatchEvent(new MouseEvent("mousemove", where));
 seen.hover = document.querySelector(".hover:not([hidden])").textContent;
+seen.overall = text("#overall-tables tbody tr").length;
+seen.bars = document.querySelectorAll("#bars rect").length;
+seen.dots = document.querySelectorAll("#skills circle").length;
+pick("replay-task", "1");
+const board = document.querySelector("#stage canvas");
+const pixels = board.getContext("2d").getImageData(0, 0, board.width, board.height).data;
+seen.told = [text("#replay-told")[0]];
+seen.painted = new Set(pixels).size;
+document.getElementById("replay-on").click();
+document.getElementById("replay-on").click();
+document.getElementById("replay-on").click();
+seen.told.push(text("#replay-told")[0]);
+document.getElementById("replay-back").click();
+seen.told.push(text("#replay-told")[0]);
+document.getElementById("replay-play").click();
+seen.play = [text("#replay-play")[0]];
+document.getElementById("replay-play").click();
+seen.play.push(text("#replay-play")[0]);
 seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
 seen.overflow = document.documentElement.scrollWidth > innerWidth;
 document.body.replaceChildren(Object.assign(document.createElement("pre"), { id: "seen", textContent: JSON.stringify(seen) }));
@@ -65,17 +83,46 @@ def visit(page: str, folder: Path, width: int) -> tuple[Any, str]:
     return json.loads(found[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")), done.stderr
 
 
+def portrait() -> dict[str, Any]:
+    """Two episodes of a board of two by two, and skills of two stages."""
+    episode = {
+        **{"world": "w", "head": 1, "success": True, "total": 1.0, "length": 2, "rows": 2, "columns": 2},
+        "palette": [["disc", "#2a6fbb", "0", 0.7], ["diamond", "#d68910", "", 0.7]],
+        "frames": [[[0, 0, column], [1, 1, 1]] for column in (0, 1, 1)],
+        "rewards": [0.0, 0.5, 1.0],
+        "familiarity": [[0.5, 2.0], [0.5, 2.0], [0.5, 2.0]],
+    }
+    stage = {"points": [[0.0, 1.0], [1.0, 0.0]], "task": [0, 0], "head": [0, 0], "time": [0.1, 0.9]}
+    return {
+        **{"version": 1, "position": 21},
+        "replays": [{**episode, "task": task} for task in ("first", "second")],
+        "skills": {"explained": [0.6, 0.3], "stages": [{**stage, "after": "first"}, {**stage, "after": "second", "task": [0, 1]}]},
+        "reuse": [{"task": task, "weights": [[0.2, 0.8]] * 10} for task in ("first", "second")],
+    }
+
+
 @pytest.mark.parametrize("width", [1200, 420])
 def test_the_page_works_in_a_browser(tmp_path: Path, width: int) -> None:
-    place(tmp_path / "runs", "comad", 0, [1.0, 1.0])
+    path = place(tmp_path / "runs", "comad", 0, [1.0, 1.0], settings={"noise": 0.1})
+    (path / "portrait.json").write_text(json.dumps(portrait()))
+    place(tmp_path / "runs", "comad-quiet", 0, [0.2, 0.2], settings={"noise": 0.0})
     place(tmp_path / "runs", "owl", 0, [0.9, 1.0])
     place(tmp_path / "runs", "ft", 0, [0.0, 1.0])
     seen, complaints = visit(build(*gather([tmp_path / "runs"])), tmp_path, width)
     assert "CONSOLE" not in complaints
-    assert seen["start"] == ["comad", "owl", "ft"] and seen["curves"] == 3 and seen["cells"] == 3 * 4
-    assert seen["byName"] == ["comad", "ft", "owl"] and seen["sorted"] == "ascending" and seen["byNameBack"] == ["owl", "ft", "comad"]
+    assert seen["start"] == ["comad", "owl", "ft", "comad-quiet"] and seen["curves"] == 4 and seen["cells"] == 4 * 4
+    assert seen["byName"] == ["comad", "comad-quiet", "ft", "owl"] and seen["sorted"] == "ascending"
+    assert seen["byNameBack"] == seen["byName"][::-1]
     assert seen["focused"].startswith("method")  # the keyboard stays where it was
-    assert seen["without"] == ["owl", "comad"] and seen["onSecond"] == 2 and seen["expert"] == ["owl", "comad"]
+    assert seen["without"] == ["owl", "comad-quiet", "comad"] == seen["expert"] and seen["onSecond"] == 3
+    # A table of two methods (one is filtered out) and a square of chances; two bars; the two skills of the last stage.
+    assert seen["overall"] == 4 and seen["bars"] == 2 and seen["dots"] == 2
+    said = [
+        f"second, moment {moment} of 2, head 1, return {reward}, familiar to heads 0.5 | 2.0"
+        for moment, reward in ((0, "0.00"), (2, "1.00"), (1, "0.50"))
+    ]
+    assert seen["told"] == [said[0], f"{said[1]}, success", said[2]]
+    assert seen["play"] == ["Pause", "Play"] and seen["painted"] > 8
     assert sorted(seen["theme"]) == ["dark", "light"]
     assert seen["hover"].startswith("second, evaluation 1\n") and "owl" in seen["hover"]
     assert seen["requests"] == [] and not seen["overflow"]

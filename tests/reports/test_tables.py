@@ -78,7 +78,7 @@ def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     assert len(results) == 1 and results[0].seeds == (0,)
     assert [flaw.path.name for flaw in flaws] == ["comad-seed1", "comad-seed2", "comad-seed3"]
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 0
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
     out = capsys.readouterr().out
     assert "is not finished" in out and "line 1: damaged" in out and "does not describe a training" in out
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "table.csv", "table.md", "table.tex"]
@@ -100,6 +100,6 @@ def test_nothing_to_report_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_names_and_published_numbers() -> None:
-    assert label_of(Path("comad-seed0")) == "comad" and label_of(Path("comad-no-skill-seed12")) == "comad-no-skill"
-    assert label_of(Path("ft-5000-seed0")) == "ft"
+    assert label_of(Path("comad-seed0"), 5000) == "comad" and label_of(Path("comad-no-skill-seed12"), 5000) == "comad-no-skill"
+    assert label_of(Path("ft-5000-seed0"), 5000) == "ft" and label_of(Path("comad-d0-4-seed0"), 5000) == "comad-d0-4"
     assert published()["cn", "expert", "hissd", "P"] == (63.23, 2.16) and len(published()) > 380

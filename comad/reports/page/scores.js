@@ -1,0 +1,59 @@
+function drawScores() {
+  const columns = ["stream", "quality", "updates", "label", "seeds", "P", "FwT", "BwT"];
+  const names = { quality: "data", label: "method" };
+  const value = (result, column) => (columns.indexOf(column) > 4 ? metricOf(result, column)?.mean ?? -Infinity : column === "seeds" ? result.seeds.length : result[column]);
+  const { column: by, down } = state.sort;
+  const rows = chosen().sort((one, other) => {
+    const compare = (column, sign) => { const [first, second] = [value(one, column), value(other, column)]; return sign * (first < second ? -1 : first > second ? 1 : 0); };
+    return compare(by, down ? -1 : 1) || compare("stream", 1) || compare("quality", 1) || compare("updates", 1) || compare("P", -1);
+  });
+  const head = make("tr", {}, ...columns.map((column, place) => {
+    const press = make("button", { type: "button" }, (names[column] ?? column) + (by === column ? (down ? " ▾" : " ▴") : ""));
+    press.onclick = () => { state.sort = { column, down: by === column ? !down : place > 3 }; drawScores(); find("main-table").querySelectorAll("button")[place].focus(); };
+    const sorted = by === column ? (down ? "descending" : "ascending") : "none";
+    return make("th", { scope: "col", "aria-sort": sorted, class: place > 3 || column === "updates" ? "number" : "" }, press);
+  }));
+  const body = rows.map((result) => make("tr", {}, ...columns.map((column, place) => {
+    if (column === "updates") return make("td", { class: "number" }, result.updates.toLocaleString("en"));
+    if (place < 4) return make("td", {}, result[column]);
+    if (column === "seeds") return make("td", { class: "number", title: `seeds ${result.seeds.join(", ")}` }, String(result.seeds.length));
+    return scoreCell(result, column);
+  })));
+  find("main-table").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+}
+
+function scoreCell(result, column) {
+  const found = metricOf(result, column), published = result.published[column], sign = column !== "P";
+  if (!found) return make("td", { class: "number missing", title: column === "FwT" ? "needs finished runs of fs with the same stream, data and budget" : "a stream of one task has none" }, "missing");
+  const rank = result.modes[state.mode].rank;
+  const mark = column === "P" ? { 1: "best", 2: "second" }[rank] ?? "" : "";
+  const interval = result.seeds.length > 1 ? `${number(found.low, sign)} to ${number(found.high, sign)}` : "one seed";
+  const beside = published ? make("small", {}, `paper ${number(published[0], sign)}, ${number(found.mean - published[0], true)}`) : "";
+  return make("td", { class: "number" }, make("span", { class: mark }, number(found.mean, sign) + (result.seeds.length > 1 ? ` ± ${number(found.std)}` : "")), make("small", {}, interval), beside);
+}
+
+function drawOverall() {
+  const blocks = distinct(data.overall[state.mode].map((row) => row.updates)).map((updates) => {
+    const rows = data.overall[state.mode].filter((row) => row.updates === updates && !state.hidden.has(row.label));
+    const span = ([value, low, high]) => `${number(value)} (${number(low)} to ${number(high)})`;
+    const cells = rows.map((row) => row.mean
+      ? [row.label, row.seeds, span(row.mean), span(row.middle), row.published ?? ""]
+      : [row.label, "", make("span", { class: "missing" }, `missing on ${row.missing.join(", ") || "a common seed"}`), "", row.published ?? ""]);
+    const columns = ["method", "seeds", "mean P, 95 %", "interquartile mean, 95 %", "paper, all its streams"];
+    const title = make("h3", {}, `${updates.toLocaleString("en")} updates per task: ${rows[0]?.places.join(", ") ?? ""}`);
+    return make("div", {}, title, make("div", { class: "scroll" }, table(columns, cells)), improvement(rows.filter((row) => row.mean)));
+  });
+  find("overall-tables").replaceChildren(...(blocks.length ? blocks : [missing("no stream has runs of more than one method")]));
+}
+
+function improvement(rows) {
+  if (rows.length < 2) return "";
+  const head = make("tr", {}, make("th", {}, ""), ...rows.map((row) => make("th", { scope: "col" }, row.label)));
+  const body = rows.map((row) => make("tr", {}, make("th", { scope: "row" }, row.label), ...rows.map((other) => {
+    const chance = row.improvement[other.label];
+    return chance === undefined ? make("td", {}, "") : make("td", { style: heat(chance) }, chance.toFixed(2));
+  })));
+  return make("div", { class: "scroll" }, make("table", { class: "heat" }, make("thead", {}, head), make("tbody", {}, ...body)));
+}
+
+const heat = (share) => `background:hsl(${Math.round(10 + 120 * share)} 55% ${isDark() ? 30 : 82}%)`;

@@ -1,0 +1,19 @@
+function draw() {
+  for (const part of [drawScores, drawOverall, drawCurves, drawMatrices, drawLibrary, drawVariations, drawReplays, drawToy, drawCost, drawRuns]) part();
+}
+
+function begin() {
+  // Methods as they are first, so that their colours stay when variants come.
+  labels = distinct([...data.results].sort((one, other) => (one.label !== one.method) - (other.label !== other.method)).map((result) => result.label));
+  const runs = data.results.reduce((sum, result) => sum + result.seeds.length, 0);
+  const streams = distinct(data.results.map((result) => result.stream)).length;
+  find("lead").textContent = `${runs} finished runs of ${labels.length} methods on ${streams} streams` + (data.going.length ? `, ${data.going.length} not finished` : "") + (data.flaws.length ? `, ${data.flaws.length} not counted` : "") + ".";
+  drawFilters();
+  draw();
+}
+
+find("theme").onclick = () => { setTheme(!isDark()); draw(); };
+find("curve").onchange = drawCurves;
+addEventListener("resize", () => { drawCurves(); drawVariations(); });
+setTheme(matchMedia("(prefers-color-scheme: dark)").matches);
+begin();
