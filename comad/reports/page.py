@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from comad import theory
+from comad.errors import UserError
 from comad.metrics import performance_over_time
 from comad.reports.overall import Overall, overall
 from comad.reports.results import METRICS, Flaw, Mode, Result, published, published_growth, summaries
@@ -17,6 +18,7 @@ from comad.reports.tables import main_table
 from comad.reports.variations import families, orders
 from comad.runs.folder import journal_path, read_settings
 from comad.runs.journal import read_journal
+from comad.runs.record import read_portrait
 from comad.runs.standing import Standing
 
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
@@ -73,7 +75,6 @@ def outline(result: Result) -> dict[str, Any]:
     """What a result is, what it cost, and how to make it again."""
     settings = result.records[0].settings
     identity = settings["identity"]
-    portrayed = next((record for record in result.records if record.portrait), None)
     return {
         "stream": result.stream,
         "quality": result.quality,
@@ -86,10 +87,22 @@ def outline(result: Result) -> dict[str, Any]:
         "heads": growth(result),
         "published_heads": published_growth(result.stream, result.quality) if result.method == "comad" else [],
         "cost": cost(result),
-        "portrait": {"seed": portrayed.settings["identity"]["seed"], **(portrayed.portrait or {})} if portrayed else None,
+        "portrait": portrait(result),
         "command": command(identity),
         "provenance": {name: value for name, value in settings.items() if name != "earlier"},
     }
+
+
+def portrait(result: Result) -> dict[str, Any] | None:
+    """That of the first seed which has a sound one."""
+    for record, seed in zip(result.records, result.seeds, strict=True):
+        try:
+            found = read_portrait(record.path)
+        except UserError:
+            continue  # named among the flaws
+        if found:
+            return {"seed": seed, **found}
+    return None
 
 
 def command(identity: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from comad.errors import UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
-from comad.runs.record import RunRecord, find_runs, read_run
+from comad.runs.record import RunRecord, find_runs, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
 Metric = Literal["P", "FwT", "BwT"]
@@ -76,6 +76,7 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
                 flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
                 continue
             record.score_array()
+            flaws += _flawed_portrait(path)
             identity = record.settings["identity"]
             key = (identity["stream"], identity["quality"], identity["budget"]["updates"], label_of(path, identity["budget"]["updates"]))
         except UserError as error:
@@ -85,6 +86,15 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
         else:
             groups.setdefault(key, []).append(record)
     return [_result(*key, records) for key, records in sorted(groups.items())], flaws
+
+
+def _flawed_portrait(path: Path) -> list[Flaw]:
+    """What is wrong with a run's portrait, without which it counts all the same."""
+    try:
+        read_portrait(path)
+    except UserError as error:
+        return [Flaw(path, str(error))]
+    return []
 
 
 def label_of(path: Path, updates: int) -> str:

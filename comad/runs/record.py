@@ -23,8 +23,6 @@ class RunRecord:
     logs: list[Record]
     cost: dict[str, Any] | None
     """Seconds and bytes; none for runs that did not count them."""
-    portrait: dict[str, Any] | None
-    """Replays, skills and re-use, as 'comad portrait' keeps them; none if nobody asked for it."""
 
     def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
@@ -81,8 +79,17 @@ def read_run(path: Path) -> RunRecord:
         heads=read_journal(journal_path(path, "heads")),
         logs=read_journal(journal_path(path, "logs")),
         cost=read_cost(path),
-        portrait=read_json(path / PORTRAIT) if (path / PORTRAIT).exists() else None,
     )
+
+
+def read_portrait(path: Path) -> dict[str, Any] | None:
+    """Replays, skills and re-use of a run, as 'comad portrait' keeps them; none if nobody asked for it."""
+    if not (path / PORTRAIT).exists():
+        return None
+    found = read_json(path / PORTRAIT)
+    if not isinstance(found, dict) or not {"replays", "skills", "reuse"} <= found.keys():
+        raise UserError(f"{path / PORTRAIT} is not a portrait; 'comad portrait {path}' makes it again")
+    return found
 
 
 def find_runs(folder: Path) -> list[Path]:

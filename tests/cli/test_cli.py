@@ -146,7 +146,11 @@ OPTIONS = {
     "evaluate": ["--random", "--stream", "--tasks", "--seed", "--episodes", "--json"],
     "train": ["comad"],
     "heads": ["PATH", "--json"],
-    "bench": ["envs", "step"],
+    "portrait": ["RUN", "--data"],
+    "report": ["RUNS", "--out", "--greedy", "--no-figures"],
+    "watch": ["RUNS", "--port"],
+    "bench": ["grid", "envs", "step"],
+    "bench grid": ["FILE", "--profile", "--streams", "--methods", "--seeds", "--at-once", "--ray", "--track", "--out"],
     "bench envs": ["--num-envs", "--worlds", "--seconds", "--json"],
     "bench step": ["--shapes", "--cores", "--seconds", "--data", "--json"],
 }

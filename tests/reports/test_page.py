@@ -42,3 +42,12 @@ def test_the_page_fetches_nothing_and_names_cannot_end_its_script(tmp_path: Path
     assert embedded(page)["results"][0]["tasks"][0] == evil and embedded(page)["flaws"] == [f"broken {evil}"]
     links = set(re.findall(r"https?://[^\s\"'`)]+", page)) - {"http://www.w3.org/2000/svg"}
     assert links == set() and not re.search(r"\bfetch\(|XMLHttpRequest|@import|url\(", page)
+
+
+def test_a_damaged_portrait_is_named_and_its_run_still_counts(tmp_path: Path) -> None:
+    path = place(tmp_path, "comad", 0, [1.0, 1.0])
+    for wrong in ("{broken", "[]", '{"replays": []}'):
+        (path / "portrait.json").write_text(wrong)
+        results, flaws = gather([tmp_path])
+        assert len(results) == 1 and "portrait.json" in flaws[0].why
+        assert embedded(build(results, flaws))["results"][0]["portrait"] is None

@@ -28,7 +28,7 @@ function drawSkills(result) {
   redraw();
   const shares = skills.explained.map((share) => `${Math.round(100 * share)} %`).join(" and ");
   const title = make("h3", {}, `Skills of ${result.label}, ${placeOf(result)}, seed ${seed}`);
-  const note = make("p", { class: "note" }, `The skill that each agent infers from its history, over recorded episodes, in the two directions of greatest variance (${shares} of it).`);
+  const note = make("p", { class: "note" }, `The skill that each agent infers from its history, over recorded episodes, in the two directions of greatest variance (${shares} of it). The plane has no unit: a head whose agents infer the same skill whatever they have seen is one dot.`);
   return make("div", {}, title, note, make("p", {}, make("label", {}, "Stage ", stage), " ", make("label", {}, "Colour by ", by)), make("div", { class: "grid" }, cloud, reuse ? drawReuse(reuse) : ""));
 }
 
