@@ -1,5 +1,6 @@
 """The command line: one verb per file, each a frozen dataclass whose fields are its options. The only place that prints."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -51,7 +52,7 @@ VERBS: dict[str, Callable[..., Verb]] = {
 DESCRIPTION = """Teams that learn one task after another from recorded data.
 
 'comad VERB --help' explains a verb, 'comad --version' tells the version."""
-WRONG_INPUT, INTERRUPTED = 2, 130
+WRONG_INPUT, INTERRUPTED, UNHEARD = 2, 130, 141
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,11 +65,16 @@ def main(argv: list[str] | None = None) -> int:
         verb = parse(arguments)
         enable_compile_cache()
         verb.run()
+        sys.stdout.flush()
     except UserError as error:
         print("comad:", " ".join(str(error).split()), file=sys.stderr)
         return WRONG_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read along, such as 'head', has seen enough; Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNHEARD
     except SystemExit as stop:  # from tyro: 0 after showing help, 2 after saying what it could not parse
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0

@@ -1,6 +1,7 @@
 """The command line as a person meets it: what it prints, which files it leaves, how it refuses."""
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -163,6 +164,15 @@ def test_help_of_a_verb_explains_its_options(verb: str, capsys: pytest.CaptureFi
     if verb in VERBS:
         assert " ".join((VERBS[verb].__doc__ or "missing").split()) in words
     assert [option for option in OPTIONS[verb] if option not in words] == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    process = subprocess.Popen([sys.executable, "-m", "comad", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait() == 141
 
 
 def test_list_shows_all_worlds_and_streams(capsys: pytest.CaptureFixture[str]) -> None:

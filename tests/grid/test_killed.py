@@ -1,0 +1,58 @@
+"""A grid whose whole tree of processes is killed: started again, it makes what is missing, and the end is the same."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from recorded import record
+
+from comad import envs, streams
+from comad.datasets import library
+from comad.files import sha256
+from comad.runs.standing import look
+
+OPTIONS = "--streams lbf --qualities random --methods ft owl --seeds 0 --updates 150 --evaluations 3 --episodes 4 --batch 4 --at-once 1"
+RUNS = ("ft-seed0", "owl-seed0")
+
+
+def start(folder: Path, out: str) -> "subprocess.Popen[str]":
+    arguments = ["bench", "grid", *OPTIONS.split(), "--data", str(folder / "data"), "--out", str(folder / out)]
+    environment = {**os.environ, "COMAD_CACHE": str(folder / "cache"), "COLUMNS": "200"}
+    return subprocess.Popen([sys.executable, "-m", "comad", *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def table(process: "subprocess.Popen[str]") -> list[str]:
+    """The rows of the final table, without where it lies."""
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return [line for line in out.splitlines() if line.startswith("│")]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: sha256(path) for path in sorted(folder.glob("*.jsonl"))}
+
+
+@pytest.mark.slow
+def test_no_finished_run_is_made_again_and_the_table_is_the_same(tmp_path: Path) -> None:
+    for task in streams.find("lbf").tasks:
+        env = envs.make(task.env)
+        record(library.place(env.spec.env, "random", tmp_path / "data"), env)
+    whole = table(start(tmp_path, "whole"))
+
+    killed = start(tmp_path, "killed")
+    first, second = (tmp_path / "killed" / "lbf-random" / name for name in RUNS)
+    while not ((standing := look(second)) and standing.done > 150):
+        assert killed.poll() is None
+        time.sleep(0.2)
+    subprocess.run(["pkill", "-KILL", "-f", str(tmp_path)], check=True)
+    killed.communicate()
+    assert killed.returncode == -9 and standing is not None and not standing.finished
+    before = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.name != "lock"}
+
+    assert table(start(tmp_path, "killed")) == whole
+    assert {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.name != "lock"} == before
+    for name in RUNS:
+        assert contents(tmp_path / "killed" / "lbf-random" / name) == contents(tmp_path / "whole" / "lbf-random" / name)
