@@ -20,9 +20,13 @@ class RunRecord:
     settings: dict[str, Any]
     scores: list[Record]
     heads: list[Record]
-    logs: list[Record]
     cost: dict[str, Any] | None
     """Seconds and bytes; none for runs that did not count them."""
+
+    @property
+    def logs(self) -> list[Record]:
+        """Means of every loss over a few updates. Read when asked for: they are by far the largest part, and few need them."""
+        return read_journal(journal_path(self.path, "logs"))
 
     def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
@@ -77,7 +81,6 @@ def read_run(path: Path) -> RunRecord:
         settings=read_settings(path),
         scores=read_journal(journal_path(path, "scores")),
         heads=read_journal(journal_path(path, "heads")),
-        logs=read_journal(journal_path(path, "logs")),
         cost=read_cost(path),
     )
 
