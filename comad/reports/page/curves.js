@@ -15,10 +15,11 @@ function plot(title, series, tasks, points) {
     svg.append(make("svg:text", { x: x((place + 0.5) * points), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
   });
   for (const { label, mean, std } of series) {
-    const line = mean.map((score, index) => `${x(index).toFixed(1)},${y(score).toFixed(1)}`);
-    const clip = (score) => Math.min(Math.max(score, 0), 1);
-    const upper = mean.map((score, index) => `${x(index).toFixed(1)},${y(clip(score + std[index])).toFixed(1)}`);
-    const lower = mean.map((score, index) => `${x(index).toFixed(1)},${y(clip(score - std[index])).toFixed(1)}`).reverse();
+    // Whatever the number of evaluations, a run takes the whole width.
+    const at = (index) => x((index * (steps - 1)) / (mean.length - 1)).toFixed(1), clip = (score) => Math.min(Math.max(score, 0), 1);
+    const line = mean.map((score, index) => `${at(index)},${y(score).toFixed(1)}`);
+    const upper = mean.map((score, index) => `${at(index)},${y(clip(score + std[index])).toFixed(1)}`);
+    const lower = mean.map((score, index) => `${at(index)},${y(clip(score - std[index])).toFixed(1)}`).reverse();
     svg.append(make("svg:polygon", { points: [...upper, ...lower].join(" "), fill: colorOf(label), opacity: 0.13 }));
     svg.append(make("svg:polyline", { points: line.join(" "), fill: "none", stroke: colorOf(label), "stroke-width": 2 }));
   }
@@ -29,7 +30,8 @@ function plot(title, series, tasks, points) {
     const area = svg.getBoundingClientRect();
     const index = Math.round((((event.clientX - area.left) / area.width) * width - left) / (width - left - right) * (steps - 1));
     if (index < 0 || index >= steps) { hover.hidden = true; return; }
-    const lines = [...series].sort((one, other) => other.mean[index] - one.mean[index]).map(({ label, mean }) => `${label} ${number(100 * mean[index])}`);
+    const now = ({ mean }) => mean[Math.round((index * (mean.length - 1)) / (steps - 1))];
+    const lines = [...series].sort((one, other) => now(other) - now(one)).map((one) => `${one.label} ${number(100 * now(one))}`);
     hover.textContent = `${tasks[Math.floor(index / points)]}, evaluation ${index % points}\n${lines.join("\n")}`;
     hover.style.left = `${Math.min(event.clientX + 14, innerWidth - 180)}px`;
     hover.style.top = `${event.clientY + 14}px`;
