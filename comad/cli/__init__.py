@@ -11,6 +11,7 @@ from comad import __version__
 from comad.cache import enable_compile_cache
 from comad.cli.bench import Bench
 from comad.cli.collect import Collect
+from comad.cli.commands import SPELLING
 from comad.cli.data import Data
 from comad.cli.doctor import Doctor
 from comad.cli.evaluate import Evaluate
@@ -87,5 +88,5 @@ def parse(arguments: list[str]) -> Verb:
         prog="comad",
         description=DESCRIPTION,
         args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+        config=SPELLING,
     )

@@ -14,9 +14,10 @@ from rich.live import Live
 from rich.table import Table
 
 from comad import streams, tracking
+from comad.cli.commands import SPELLING, changed
 from comad.cli.terminal import check_positive, check_seed, show_lines, show_table
 from comad.errors import UserError
-from comad.grid.cells import Cell, Grid, read_grid, with_profile
+from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
 from comad.grid.remote import Needs, run_on_ray
 from comad.methods import find
@@ -76,7 +77,7 @@ class RunGrid:
         cells = list(grid.cells())
         board = Board(cells, self.out.resolve())
         for cell in cells:
-            check_same(grid, cell, self.out.resolve())
+            check_same(grid, cell, self.out.resolve(), self.options(cell.variant))
         waiting = [cell for cell in cells if not board.finished(cell)]
         with board.shown():
             for event in self.make(grid, waiting):
@@ -100,7 +101,15 @@ class RunGrid:
             streams.find(stream)
         for method in (*grid.methods, *(variant.method for variant in grid.variants)):
             find(method)
+        for variant in grid.variants:
+            self.options(variant)
         return grid
+
+    def options(self, variant: Variant) -> list[str]:
+        """A variant's settings as words, checked as the run itself would check them, but before any begins."""
+        words = changed(variant.method, dict(variant.options))
+        tyro.cli(find(variant.method), prog=f"{self.file}: {variant.label}", args=words, config=SPELLING)
+        return words
 
     def make(self, grid: Grid, cells: Sequence[Cell]) -> Iterator[Event]:
         """Make runs here or on the cluster."""
@@ -108,7 +117,8 @@ class RunGrid:
         track = ["--track", *self.track] if self.track else []
 
         def command(cell: Cell) -> list[str]:
-            return [*this_program(), *grid.arguments(cell, out, data), "--wait", str(WAIT), "--with-parent", *track]
+            words = (*grid.arguments(cell, out, data), *self.options(cell.variant))
+            return [*this_program(), *words, "--wait", str(WAIT), "--with-parent", *track]
 
         def log(cell: Cell) -> Path:
             return out / "logs" / f"{cell.folder(Path())}.log"
@@ -121,20 +131,17 @@ class RunGrid:
         return Workshop(command, log, share(cores, at_once)).run(cells)
 
 
-def check_same(grid: Grid, cell: Cell, out: Path) -> None:
+def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> None:
     """Refuse a folder that holds a run of other settings under the same name."""
     folder = cell.folder(out)
     if look(folder) is None:
         return
-    from comad.cli import parse  # the command line knows this verb
-
-    asked: Any = parse(grid.arguments(cell, out))
-    training = asked.method
+    method: Any = tyro.cli(find(cell.variant.method), args=options, config=SPELLING)
     updates = streams.find(cell.stream).updates if grid.updates is None else grid.updates
     budget = {"updates": updates, "evaluations": grid.evaluations, "episodes": grid.episodes, "batch": grid.batch}
     here: dict[str, Any] = {
         "method": cell.variant.method,
-        "settings": settings(training.method),
+        "settings": settings(method),
         "stream": cell.stream,
         "quality": cell.quality,
     }

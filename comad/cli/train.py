@@ -19,9 +19,11 @@ from comad.cli.growth import show_growth
 from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
+from comad.errors import UserError
+from comad.grid.local import STARTED_BY
 from comad.methods import METHODS
 from comad.metrics import backward_transfer, forward_transfer, performance
-from comad.runs.record import RunRecord, read_run
+from comad.runs.record import RunRecord, one_grid, read_run
 from comad.runs.run import Run, open_run
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train
@@ -29,6 +31,8 @@ from comad.training.provenance import identify
 from comad.types import Stream
 
 Settings = TypeVar("Settings")
+PARENT = int(os.environ.get(STARTED_BY, os.getppid()))
+"""Who started this process; whoever does it for a grid says so, because it may be gone before we look."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,12 @@ class Training(Generic[Settings]):
 
     def follow(self, run: Run, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget, track: Callable[[], None]) -> None:
         """Train while showing how it goes."""
+        stopped = False
         with progress() as bar, wish_to_stop() as wished:
-            display, parent = Display(bar, stream, budget), os.getppid()
+            display = Display(bar, stream, budget)
 
             def stop() -> bool:
-                if self.with_parent and os.getppid() != parent:
+                if self.with_parent and os.getppid() != PARENT:
                     wished.append(signal.SIGHUP)
                 return bool(wished)
 
@@ -108,9 +113,10 @@ class Training(Generic[Settings]):
             for event in train(method, stream, lessons, self.seed, budget, run, stop):
                 display.show(event)
                 track()
+                stopped = isinstance(event, Stopped)
         for name, reason in run.skipped.items():
             show_lines([f"checkpoint {name} could not be used ({reason}); an earlier one was"])
-        if wished:
+        if stopped:  # a wish that came with the very last update changed nothing
             show_lines(
                 [f"stopped after update {display.done} of {display.total}; everything is saved in {run.folder}, the same command goes on"]
             )
@@ -210,10 +216,12 @@ def describe_forward_transfer(record: RunRecord, scores: np.ndarray, mode: Liter
     ours = record.settings["identity"]
     references = []
     for path in sorted(record.path.parent.glob("fs-*")):
-        found = read_run(path)
-        theirs = found.settings["identity"]
-        if all(theirs[name] == ours[name] for name in ("tasks", "datasets", "budget")) and len(found.scores) == len(record.scores):
-            references.append(found.score_array(mode))
+        try:
+            found = read_run(path)
+            if one_grid(found.settings["identity"], ours):
+                references.append(found.score_array(mode))
+        except UserError:
+            continue  # damaged, not finished, or no run at all: nothing to compare with
     if not references:
         return f"(FwT needs a finished run of 'fs' with the same stream, data and budget in {record.path.parent})"
     return f"FwT {100 * forward_transfer(scores[None], np.stack(references))[0]:+.1f} (against {len(references)} from scratch)"

@@ -15,8 +15,8 @@ class Variant:
     """A method with settings of its own."""
 
     method: str
-    options: tuple[str, ...] = ()
-    """As 'comad train METHOD' takes them."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Settings by name."""
     name: str = ""
     """Tells variants of a method apart; empty for the method as it is."""
 
@@ -67,11 +67,11 @@ class Grid:
             yield Cell(stream, quality, variant, seed)
 
     def arguments(self, cell: Cell, out: Path, data: Path | None = None) -> list[str]:
-        """What follows 'comad' on the command line that makes a run."""
+        """What follows 'comad' on the command line that makes a run, but for the variant's options."""
         budget = {"updates": self.updates, "evaluations": self.evaluations, "episodes": self.episodes, "batch": self.batch}
         options = {"stream": cell.stream, "quality": cell.quality, "seed": cell.seed, **budget, "data": data, "out": cell.folder(out)}
         given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
-        return ["train", cell.variant.method, *itertools.chain.from_iterable(given), *cell.variant.options]
+        return ["train", cell.variant.method, *itertools.chain.from_iterable(given)]
 
 
 PROFILES: dict[str, dict[str, Any]] = {
@@ -108,6 +108,8 @@ def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"{path}: cannot be read as TOML ({error})") from error
     profile = found.pop("profile", "lite")
+    if not isinstance(profile, str):
+        raise UserError(f"{path}: profile must be one of {', '.join(PROFILES)}, not {profile!r}")
     for name in ("streams", "qualities", "methods", "seeds"):
         if name in found:
             found[name] = _listed(path, name, found[name], int if name == "seeds" else str)
@@ -122,18 +124,11 @@ def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
 def _variant(path: Path, entry: Mapping[str, Any]) -> Variant:
     if set(entry) != {"name", "method", "options"} or not isinstance(entry["options"], Mapping):
         raise UserError(f"{path}: a variant has a name, a method and a table of options, not {dict(entry)!r}")
+    if not isinstance(entry["name"], str) or not isinstance(entry["method"], str):
+        raise UserError(f"{path}: name and method of a variant must be text, not {entry['name']!r} and {entry['method']!r}")
     if not entry["name"] or not all(letter.isalnum() or letter in "-._" for letter in entry["name"]):
         raise UserError(f"{path}: {entry['name']!r} cannot name a variant; use letters, digits, '-', '.' and '_'")
-    options = itertools.chain.from_iterable(_option(name, value) for name, value in entry["options"].items())
-    return Variant(entry["method"], tuple(options), entry["name"])
-
-
-def _option(name: str, value: Any) -> tuple[str, ...]:
-    """A setting as 'comad train' takes it: switches by name, with 'no-' before those that are off."""
-    dashed = name.replace("_", "-")
-    if isinstance(value, bool):
-        return (f"--{dashed}" if value else f"--no-{dashed}",)
-    return f"--{dashed}", str(value)
+    return Variant(entry["method"], tuple((name.replace("-", "_"), value) for name, value in entry["options"].items()), entry["name"])
 
 
 def _listed(path: Path, name: str, values: Any, kind: type) -> tuple[Any, ...]:

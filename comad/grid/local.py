@@ -14,6 +14,8 @@ from comad.grid.cells import Cell
 
 MISUSE = 2
 """The exit code that says: the same again would end the same."""
+STARTED_BY = "COMAD_STARTED_BY"
+"""The variable in which a run finds the process that started it."""
 GRACE = 120.0
 """Seconds in which a run that is asked to stop may save itself."""
 
@@ -123,7 +125,9 @@ def judge(cell: Cell, code: int, why: str, again: bool) -> Ended:
     """What the end of a process means: misuse would end the same again, anything else may have been bad luck."""
     if code == 0:
         return Ended(cell, "finished")
-    said = why or (f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+    ended = f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    # A killed run has not said why; what it said last was about something else.
+    said = why if why and code > 0 else ended
     return Ended(cell, "crashed" if again and code != MISUSE else "failed", said)
 
 
@@ -136,7 +140,8 @@ def share(cores: Sequence[int], at_once: int) -> list[frozenset[int]]:
 def environment(cores: int) -> dict[str, str]:
     """The process's own, with as many threads as a run has cores."""
     flags = os.environ.get("XLA_FLAGS", "") + (" --xla_cpu_multi_thread_eigen=false" if cores == 1 else "")
-    return {**os.environ, "XLA_FLAGS": flags.strip(), "OMP_NUM_THREADS": str(cores), "OPENBLAS_NUM_THREADS": str(cores)}
+    threads = {name: str(cores) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    return {**os.environ, **threads, "XLA_FLAGS": flags.strip(), STARTED_BY: str(os.getpid())}
 
 
 def this_program() -> list[str]:

@@ -6,7 +6,7 @@ results must be at the same place on all machines.
 
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,11 @@ class Needs:
     gpus: float = 0.0
 
 
-def make(command: Sequence[str], log: str, threads: Mapping[str, str]) -> tuple[int, str]:
-    """Make one run where Ray has put it; its exit code and the last thing it said."""
+def make(command: Sequence[str], log: str, cores: int) -> tuple[int, str]:
+    """Make one run where Ray has put it, with what Ray has set there; its exit code and the last thing it said."""
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     with Path(log).open("ab") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(threads))
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(cores))
         try:
             code = process.wait()
         finally:
@@ -49,7 +49,7 @@ def run_on_ray(cells: Sequence[Cell], command: Command, log: Any, address: str, 
     task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=RETRIES)(make)
 
     def submit(cell: Cell) -> Any:
-        return task.remote(list(command(cell)), str(log(cell)), environment(max(int(needs.cpus), 1)))
+        return task.remote(list(command(cell)), str(log(cell)), max(int(needs.cpus), 1))
 
     attempts = dict.fromkeys(cells, 1)
     pending = {submit(cell): cell for cell in cells}
@@ -65,6 +65,8 @@ def run_on_ray(cells: Sequence[Cell], command: Command, log: Any, address: str, 
                     attempts[cell] += 1
                     pending[submit(cell)] = cell
                 yield ended
+                if ended.outcome == "crashed":
+                    yield Started(cell, attempts[cell])
             yield Waited()
     finally:
         for reference in pending:

@@ -1,5 +1,6 @@
 """What runs have recorded, for reports: read without a lock, while they train or long after."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +84,11 @@ def read_run(path: Path) -> RunRecord:
         heads=read_journal(journal_path(path, "heads")),
         cost=read_cost(path),
     )
+
+
+def one_grid(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two runs, by their identities, learned the same tasks from the same data in the same time: their curves can be subtracted."""
+    return all(one.get(name) == other.get(name) for name in ("tasks", "quality", "datasets", "budget"))
 
 
 def read_portrait(path: Path) -> dict[str, Any] | None:

@@ -50,8 +50,11 @@ class Lesson:
         return jax.tree.map(lambda *parts: np.stack(parts + parts[-1:] * (room - count)), *each)
 
     def remembered(self, episodes: int, seed: int) -> "Lesson":
-        """The same with only some of its episodes, drawn once and for all, in batches of the same shape."""
-        random = np.random.default_rng([seed, self.number, episodes])
+        """The same with only some of its episodes, drawn once and for all, in batches of the same shape.
+
+        Fewer are a part of more: a memory that shrinks forgets episodes, and never finds one again.
+        """
+        random = np.random.default_rng([seed, self.number])
         chosen = np.sort(random.permutation(len(self.packing.starts))[:episodes])
         starts, lengths = (tuple(np.asarray(values)[chosen].tolist()) for values in (self.packing.starts, self.packing.lengths))
         rows = max(self.packing.rows, round(len(chosen) / self.packing.batch * self.packing.rows))

@@ -11,7 +11,7 @@ import pytest
 
 from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
-from comad.grid.local import Ended, Event, Started, Waited, Workshop, share
+from comad.grid.local import Ended, Event, Started, Waited, Workshop, judge, share
 from comad.runs.journal import last_record
 from comad.runs.standing import Standing, look
 
@@ -57,7 +57,8 @@ def test_a_grid_is_read_from_toml(tmp_path: Path) -> None:
     profile, given = read_grid(file)
     grid = with_profile(profile, given)
     assert grid.updates == 100 and grid.seeds == (0, 7)
-    assert grid.variants == (Variant("comad", ("--skill", "none", "--no-expand", "--live-guidance", "--noise", "0.2"), "no-skill"),)
+    options = (("skill", "none"), ("expand", False), ("live_guidance", True), ("noise", 0.2))
+    assert grid.variants == (Variant("comad", options, "no-skill"),)
     assert [cell.folder(Path()).name for cell in grid.cells()] == ["ft-seed0", "comad-no-skill-seed0", "ft-seed7", "comad-no-skill-seed7"]
 
 
@@ -68,6 +69,8 @@ WRONG = {
     "updates = 0": "updates must be a whole number of 1 or more, not 0",
     "updates = true": "updates must be a whole number of 1 or more, not True",
     "stream = ['cn']": "a grid has no 'stream'",
+    "profile = 5": "profile must be one of smoke, lite, paper, not 5",
+    "streams = ['cn']\n[[variants]]\nname = 5\nmethod = 'ft'\noptions = {}": "name and method of a variant must be text",
     "profile = 'light'": "there is no profile named 'light'; did you mean lite",
     "seeds = []\nstreams = ['cn']": "a grid without seeds holds no run",
     "methods = []\nstreams = ['cn']": "a grid without methods holds no run",
@@ -120,13 +123,16 @@ def test_an_abandoned_grid_ends_its_runs_and_a_killed_one_is_told_by_its_signal(
     events.close()
     assert process.poll() is not None and not shop.workers
 
-    begun = time.monotonic()
+    begun, told = time.monotonic(), []
     for event in (again := workshop(tmp_path)).run([cell("slow", 1)]):
         if isinstance(event, Waited) and again.workers:
             again.workers[0].process.kill()
-        if isinstance(event, Ended) and event.outcome == "failed":
-            assert event.why == "ended by signal SIGKILL"
+        told.append(event)
+    ends = [(event.outcome, event.why) for event in told if isinstance(event, Ended)]
+    assert ends == [("crashed", "ended by signal SIGKILL"), ("failed", "ended by signal SIGKILL")]
     assert time.monotonic() - begun < 30
+    # Whatever it had said before, that was not why.
+    assert judge(cell("slow"), -9, "CN-3  14 updates/s: 63 %", again=False).why == "ended by signal SIGKILL"
 
 
 def test_places_share_the_cores_and_none_has_two() -> None:

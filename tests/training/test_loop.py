@@ -108,6 +108,7 @@ def test_a_method_may_choose_its_data_and_is_still_exact(tmp_path: Path, lessons
     follow(tmp_path / "plain", lessons)
     assert final(tmp_path / "whole") != final(tmp_path / "plain")
     kept = lessons[0].remembered(12, SEED)
+    assert set(lessons[0].remembered(5, SEED).packing.starts) < set(kept.packing.starts)  # a memory that shrinks finds nothing new
     assert len(set(kept.packing.starts)) == 12 and set(kept.packing.starts) <= set(lessons[0].packing.starts)
     assert kept.indices(SEED, 0, 1, 1).moment.shape == lessons[0].indices(SEED, 0, 1, 1).moment.shape
 

@@ -1,0 +1,58 @@
+"""A run's settings and the words that make it again say the same."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comad.cli import main, parse
+from comad.cli.commands import changed, command
+from comad.errors import UserError
+from comad.methods import METHODS
+from comad.types import from_settings, settings
+
+
+def identity(method: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    tasks = [{"name": "CN-2", "env": "cn-2"}]
+    budget = {"updates": 50, "evaluations": 2, "episodes": 4, "batch": 8}
+    return {"method": method, "settings": wanted, "stream": "cn", "quality": "my own", "seed": 3, "tasks": tasks, "budget": budget}
+
+
+def upset(value: Any) -> Any:
+    """Other settings than those a method has by itself, of the same kind."""
+    if isinstance(value, dict):
+        return {name: upset(inner) for name, inner in value.items()}
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return value
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_comes_back_from_its_command(method: str) -> None:
+    plain = settings(METHODS[method]())
+    assert changed(method, plain) == []
+    for wanted in (plain, upset(plain)):
+        words = shlex.split(command(identity(method, wanted)))
+        assert words[0] == "comad"
+        verb: Any = parse(words[1:])
+        assert verb.method.method == from_settings(METHODS[method], wanted)
+        assert (verb.method.quality, verb.method.seed, verb.method.updates, verb.method.batch) == ("my own", 3, 50, 8)
+
+
+def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refused() -> None:
+    assert "--tasks cn-2 --quality" in command({**identity("ft", settings(METHODS["ft"]())), "stream": "custom"})
+    with pytest.raises(UserError, match="ft has no setting 'skil'; 'comad train ft --help' shows those it has"):
+        changed("ft", {"skil": "none"})
+
+
+@pytest.mark.parametrize(("options", "complaint"), [("{ skil = 'none' }", "no setting 'skil'"), ("{ noise = 'loud' }", "loud")])
+def test_a_grid_with_wrong_options_is_refused_before_any_run(
+    options: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("grid.toml").write_text(f"streams = ['cn']\n[[variants]]\nname = 'x'\nmethod = 'comad'\noptions = {options}\n")
+    assert main(["bench", "grid", "grid.toml"]) == 2
+    assert complaint in "".join(capsys.readouterr()) and not Path("runs").exists()
