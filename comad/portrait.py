@@ -24,10 +24,10 @@ from comad.policy import Trained, restore
 from comad.runs import checkpoints
 from comad.runs.checkpoints import Checkpoint
 from comad.runs.folder import PORTRAIT, checkpoint_files
+from comad.runs.record import PORTRAIT_VERSION
 from comad.training.lessons import Lesson, prepare
 from comad.types import Batch, StateTokens
 
-VERSION = 1
 SEED = 0
 """Of the replays: with it 'comad play RUN' shows the same episodes."""
 POINTS = 150
@@ -88,7 +88,13 @@ def find_ends(path: Path, tasks: Sequence[str]) -> tuple[Checkpoint, ...]:
 
 def portray(sitter: Sitter, advance: Callable[[], object] = lambda: None) -> dict[str, Any]:
     """The portrait of a run; ``advance`` is called after each of its parts."""
-    portrait: dict[str, Any] = {"version": VERSION, "position": sitter.ends[-1].position, "replays": [], "skills": None, "reuse": None}
+    portrait: dict[str, Any] = {
+        "version": PORTRAIT_VERSION,
+        "position": sitter.ends[-1].position,
+        "replays": [],
+        "skills": None,
+        "reuse": None,
+    }
     for task in range(len(sitter.ends)):
         portrait["replays"].append(replay(sitter.trained, task))
         advance()

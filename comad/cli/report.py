@@ -7,11 +7,13 @@ from typing import Annotated
 
 import tyro
 
+from comad.cli.commands import command
 from comad.cli.terminal import progress, show_lines, show_table
 from comad.errors import UserError
 from comad.files import write_bytes
 from comad.reports import tables
-from comad.reports.page import build
+from comad.reports.overall import overall
+from comad.reports.page import build, collect
 from comad.reports.results import Metric, Mode, Result, gather
 from comad.reports.tables import Row, main_table
 
@@ -47,7 +49,14 @@ class Report:
         show_table(f"Scores over seeds, {'greedy' if self.greedy else 'drawn'} play", columns, [shown(row) for row in rows])
         show_lines([f"not counted: {flaw.why}" for flaw in flaws])
         if self.out:
-            page, table = build(results, flaws), (tables.markdown(rows), tables.comma_separated(rows), tables.latex(rows))
+            page, table = (
+                build(collect(results, flaws, command)),
+                (
+                    tables.markdown(rows) + "\n" + tables.overall_markdown(overall(results, self.mode)),
+                    tables.comma_separated(rows),
+                    tables.latex(rows),
+                ),
+            )
             forms = dict(zip(("index.html", "table.md", "table.csv", "table.tex"), (page, *table), strict=True))
             for name, text in forms.items():
                 write_bytes(self.out / name, text.encode())
@@ -69,7 +78,12 @@ class Report:
 def shown(row: Row) -> tuple[str, ...]:
     """A row of the printed table; the best P of a stream is starred."""
     reached, theirs = row.ours["P"], row.theirs.get("P")
-    changes = (f"{row.ours[name].mean:+.1f}" if name in row.ours else "missing" for name in CHANGES)
+    changes = (f"{row.ours[name].mean:+.1f}" if name in row.ours else "-" if name in row.undefined else "missing" for name in CHANGES)
     star = "*" if row.rank == 1 else ""
-    cells = (row.stream, row.quality, str(row.updates), row.label, str(row.seeds), f"{reached.mean:.1f} ± {reached.std:.1f}{star}")
-    return (*cells, f"{reached.low:.1f} to {reached.high:.1f}", "" if theirs is None else f"{theirs[0]:.1f}", *changes)
+    cells = (row.stream, row.quality, str(row.updates), row.label, str(row.seeds), f"{tables.spread(row, 'P')}{star}")
+    return (
+        *cells,
+        f"{reached.low:.1f} to {reached.high:.1f}" if row.seeds > 1 else "",
+        "" if theirs is None else f"{theirs[0]:.1f}",
+        *changes,
+    )

@@ -1,8 +1,9 @@
 """One page with everything: tables, curves, skills, replays, provenance, drawn by the page itself from the data in it. Opens from disk."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from comad import theory
 from comad.errors import UserError
 from comad.metrics import performance_over_time
 from comad.reports.overall import Overall, overall
-from comad.reports.results import METRICS, Flaw, Mode, Result, published, published_growth, summaries
+from comad.reports.results import METRICS, MODES, UNDEFINED, Flaw, Mode, Result, published, published_growth, summaries
 from comad.reports.tables import main_table
 from comad.reports.variations import families, orders
 from comad.runs.folder import journal_path, read_settings
@@ -21,7 +22,9 @@ from comad.runs.journal import read_journal
 from comad.runs.record import read_portrait
 from comad.runs.standing import Standing
 
-MODES: tuple[Mode, ...] = ("sampled", "greedy")
+Command = Callable[[Mapping[str, Any]], str]
+"""From a run's identity to what makes it again."""
+COUNTED = ("learning_seconds", "learning_count", "evaluation_seconds", "evaluation_count", "compiling_seconds", "peak_bytes")
 SIZES = ("mean", "std", "low", "high")
 SCRIPTS = ("base", "scores", "curves", "library", "variations", "replays", "runs", "start")
 """Parts of the page's program, in order."""
@@ -29,27 +32,25 @@ TICKS, SPAN = 33, 4.0
 """Of the toy's landscape: points per side, and how far it reaches."""
 
 
-def build(results: Sequence[Result], flaws: Sequence[Flaw], watched: bool = False) -> str:
-    """The page as HTML; a watched one asks the server it came from for news, any other asks nobody for anything."""
+def build(data: str, watched: bool = False) -> str:
+    """The page as HTML, around what `collect` gave; a watched one asks the server it came from for news, any other asks nobody."""
     parts = files("comad.reports") / "page"
-    # Inside a script element only this could end it early.
-    data = json.dumps(collect(results, flaws), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
     page = (parts / "page.html").read_text().replace("/*CONNECT*/", "connect-src 'self'; " if watched else "")
-    # The data last: whatever it holds is then not searched any more.
+    # The data last: whatever it holds is then not searched any more. Inside a script element only "<" could end it early.
     page = page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", script)
-    return page.replace("/*DATA*/", data)
+    return page.replace("/*DATA*/", data.replace("<", "\\u003c"))
 
 
-def collect(results: Sequence[Result], flaws: Sequence[Flaw]) -> dict[str, Any]:
-    """All that the page shows."""
+def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) -> str:
+    """All that the page shows, as JSON."""
     ranks = {mode: {_key(row): row.rank for row in main_table(results, mode)} for mode in MODES}
     theirs = {_key(row): row.theirs for row in main_table(results)}
     found = []
     for result in results:
         modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][_key(result)]} for mode in MODES}
-        found.append({**outline(result), "published": theirs[_key(result)], "modes": modes})
-    return {
+        found.append({**outline(result), "command": made_by(result, command), "published": theirs[_key(result)], "modes": modes})
+    shown = {
         "results": found,
         "overall": {mode: [describe_overall(row) for row in overall(results, mode)] for mode in MODES},
         "families": [
@@ -65,6 +66,7 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw]) -> dict[str, Any]:
         "going": [going(flaw.path, flaw.standing) for flaw in flaws if flaw.standing],
         "flaws": [flaw.why for flaw in flaws if flaw.standing is None],
     }
+    return json.dumps(shown, separators=(",", ":"), allow_nan=False)
 
 
 def _key(found: Any) -> tuple[str, str, int, str]:
@@ -88,9 +90,17 @@ def outline(result: Result) -> dict[str, Any]:
         "published_heads": published_growth(result.stream, result.quality) if result.method == "comad" else [],
         "cost": cost(result),
         "portrait": portrait(result),
-        "command": command(identity),
+        "undefined": UNDEFINED.get(result.method, ()),
         "provenance": {name: value for name, value in settings.items() if name != "earlier"},
     }
+
+
+def made_by(result: Result, command: Command) -> str:
+    """What makes the first seed of a result again."""
+    try:
+        return command(result.records[0].settings["identity"])
+    except (UserError, KeyError) as error:
+        return f"# this version of comad cannot make it again: {error}"
 
 
 def portrait(result: Result) -> dict[str, Any] | None:
@@ -103,21 +113,6 @@ def portrait(result: Result) -> dict[str, Any] | None:
         if found:
             return {"seed": seed, **found}
     return None
-
-
-def command(identity: dict[str, Any]) -> str:
-    """What makes a run again; settings are named where they are known."""
-    budget = identity["budget"]
-    # A stream of one's own has no name to be called by.
-    tasks = " ".join(task.get("env", task["name"]) for task in identity["tasks"])
-    what = {"tasks": tasks} if identity["stream"] == "custom" else {"stream": identity["stream"]}
-    options = {**what, "quality": identity["quality"], "seed": identity["seed"], **budget}
-    said = [f"--{name} {value}" for name, value in options.items()]
-    for name, value in identity.get("settings", {}).items():
-        dashed = name.replace("_", "-")
-        if value is not None:
-            said.append(f"--{'' if value else 'no-'}{dashed}" if isinstance(value, bool) else f"--{dashed} {value}")
-    return " ".join(("comad train", identity["method"], *said))
 
 
 def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str, Any]:
@@ -185,6 +180,7 @@ def cost(result: Result) -> dict[str, Any] | None:
     }
 
 
+@cache
 def toy() -> dict[str, Any]:
     """The example of two modes: the objective over both means, ways down it, and the densities in the end."""
     ticks = np.linspace(-SPAN, SPAN, TICKS)

@@ -13,7 +13,7 @@ import numpy as np
 
 from comad.errors import UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
-from comad.runs.record import RunRecord, find_runs, read_portrait, read_run
+from comad.runs.record import RunRecord, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
 Metric = Literal["P", "FwT", "BwT"]
@@ -21,8 +21,11 @@ METRICS: tuple[Metric, ...] = ("P", "FwT", "BwT")
 Mode = Literal["sampled", "greedy"]
 Place = tuple[str, str]
 """Stream and quality of the data."""
+MODES: tuple[Mode, ...] = ("sampled", "greedy")
 SCRATCH = "fs"
 """The method whose curves are the reference of forward transfer."""
+UNDEFINED: dict[str, tuple[Metric, ...]] = {"mt": ("FwT", "BwT"), SCRATCH: ("FwT",)}
+"""What says nothing of a method: MT learns no task after another, and FS is what FwT is measured against."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,27 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
             if (standing := look(path)) and not standing.finished:
                 flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
                 continue
-            record.score_array()
+            key = _key(record)
             flaws += _flawed_portrait(path)
-            identity = record.settings["identity"]
-            key = (identity["stream"], identity["quality"], identity["budget"]["updates"], label_of(path, identity["budget"]["updates"]))
         except UserError as error:
             flaws.append(Flaw(path, str(error)))
-        except (KeyError, TypeError) as error:
-            flaws.append(Flaw(path, f"settings.json does not describe a training ({error!r} is missing or no table)"))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            flaws.append(Flaw(path, f"{path} does not describe a training ({error!r})"))
         else:
             groups.setdefault(key, []).append(record)
     return [_result(*key, records) for key, records in sorted(groups.items())], flaws
+
+
+def _key(record: RunRecord) -> tuple[str, str, int, str]:
+    """What a run has in common with those of other seeds; whatever is needed of it later fails here, if it must."""
+    for mode in MODES:
+        record.score_array(mode)
+    record.growth()
+    identity = record.settings["identity"]
+    stream, quality, method = (str(identity[name]) for name in ("stream", "quality", "method"))
+    int(identity["seed"]), [str(task["name"]) for task in identity["tasks"]]
+    updates = int(identity["budget"]["updates"])
+    return stream, quality, updates, label_of(record.path, updates) or method
 
 
 def _flawed_portrait(path: Path) -> list[Flaw]:
@@ -99,7 +112,7 @@ def _flawed_portrait(path: Path) -> list[Flaw]:
 
 def label_of(path: Path, updates: int) -> str:
     """What a run is called without its seed, and without its budget where that is part of the name."""
-    return re.sub(r"-seed\d+$", "", path.name).removesuffix(f"-{updates}")
+    return re.sub(r"-seed\d+$", "", path.resolve().name).removesuffix(f"-{updates}")
 
 
 def _result(stream: str, quality: str, updates: int, label: str, records: Sequence[RunRecord]) -> Result:
@@ -126,12 +139,12 @@ def per_seed(result: Result, results: Sequence[Result], mode: Mode = "sampled") 
     """Each metric by seed, times 100; without forward transfer where nobody learned the same from scratch."""
     scores = result.scores(mode)
     found: dict[Metric, np.ndarray] = {"P": 100 * performance(scores)}
-    reference = next((other for other in results if _is_reference(other, result)), None)
+    reference = next((other for other in results if other.label == SCRATCH and one_grid(_identity(other), _identity(result))), None)
     if reference is not None:
         found["FwT"] = 100 * forward_transfer(scores, reference.scores(mode))
     if len(result.tasks) > 1:
         found["BwT"] = 100 * backward_transfer(scores)
-    return found
+    return {name: values for name, values in found.items() if name not in UNDEFINED.get(result.method, ())}
 
 
 def summaries(result: Result, results: Sequence[Result], mode: Mode = "sampled") -> dict[Metric, Summary]:
@@ -139,13 +152,9 @@ def summaries(result: Result, results: Sequence[Result], mode: Mode = "sampled")
     return {name: summarize(values) for name, values in per_seed(result, results, mode).items()}
 
 
-def _is_reference(other: Result, result: Result) -> bool:
-    same = (other.stream, other.quality, other.updates, other.tasks) == (result.stream, result.quality, result.updates, result.tasks)
-    return same and other.label == SCRATCH and _grid(other) == _grid(result)
-
-
-def _grid(result: Result) -> Any:
-    return result.records[0].settings["identity"]["budget"]["evaluations"]
+def _identity(result: Result) -> dict[str, Any]:
+    identity: dict[str, Any] = result.records[0].settings["identity"]
+    return identity
 
 
 @cache

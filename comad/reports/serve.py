@@ -1,7 +1,6 @@
 """The page while runs go on: served to this machine alone, read-only, made anew whenever a run has written something."""
 
 import hashlib
-import json
 import threading
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError
-from comad.reports.page import build, collect
+from comad.reports.page import Command, build, collect
 from comad.reports.results import gather
 from comad.runs.record import find_runs
 
@@ -21,8 +20,8 @@ NAMES = ("127.0.0.1", "localhost")
 class Watched:
     """What runs in some folders say now."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self.folders = tuple(folders)
+    def __init__(self, folders: Sequence[Path], command: Command) -> None:
+        self.folders, self.command = tuple(folders), command
         self._lock = threading.Lock()
         self._seen: Any = None
         self._page = self._data = b""
@@ -41,15 +40,14 @@ class Watched:
         with self._lock:
             seen = _fingerprint(self.folders)
             if seen != self._seen:
-                results, flaws = gather(self.folders)
-                self._page = build(results, flaws, watched=True).encode()
-                self._data = json.dumps(collect(results, flaws), separators=(",", ":"), allow_nan=False).encode()
+                data = collect(*gather(self.folders), self.command)
+                self._page, self._data = build(data, watched=True).encode(), data.encode()
                 self._seen = seen
 
 
-def serve(folders: Sequence[Path], port: int) -> ThreadingHTTPServer:
+def serve(folders: Sequence[Path], port: int, command: Command) -> ThreadingHTTPServer:
     """A server that is ready to be let loose; port 0 takes a free one."""
-    watched = Watched(folders)
+    watched = Watched(folders, command)
     watched.data()  # what is wrong with the folders is said before anybody asks
 
     class Handler(BaseHTTPRequestHandler):

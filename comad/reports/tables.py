@@ -2,11 +2,13 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from comad.metrics import Summary
-from comad.reports.results import METRICS, Metric, Mode, Result, published, summaries
+from comad.metrics import Summary, backward_transfer
+from comad.reports.overall import Overall
+from comad.reports.results import METRICS, UNDEFINED, Metric, Mode, Result, published, summaries
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,10 @@ class Row:
     ours: dict[Metric, Summary]
     theirs: dict[Metric, tuple[float, float]]
     """As published: mean and deviation."""
+    undefined: tuple[Metric, ...]
+    """Metrics that say nothing of this method."""
+    backward_over_all: float | None
+    """BwT with the last task's zero counted, as the paper's text has it; its tables need the other."""
     rank: int
     """By P among the methods of its stream, quality and budget: 1 is the best."""
 
@@ -43,7 +49,9 @@ def main_table(results: Sequence[Result], mode: Mode = "sampled") -> list[Row]:
         # Equal numbers share a rank.
         tied = next((row.rank for row in before if row.ours["P"].mean == ours["P"].mean), len(before) + 1)
         theirs = {name: published()[key] for name in METRICS if (key := (result.stream, result.quality, result.label, name)) in published()}
-        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, tied))
+        undefined = UNDEFINED.get(result.method, ())
+        over_all = None if "BwT" not in ours else float(100 * backward_transfer(result.scores(mode), "all").mean())
+        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, tied))
     return rows
 
 
@@ -59,11 +67,37 @@ def markdown(rows: Sequence[Row]) -> str:
             f"{row.updates:,}",
             row.label,
             str(row.seeds),
-            f"{mark}{reached.mean:.1f} ± {reached.std:.1f}{mark}",
+            f"{mark}{spread(row, 'P')}{mark}",
         )
-        interval = f"{reached.low:.1f} to {reached.high:.1f}"
-        lines.append(f"| {' | '.join((*cells, interval, _published(row, 'P'), _both(row, 'FwT'), _both(row, 'BwT')))} |")
+        interval = f"{reached.low:.1f} to {reached.high:.1f}" if row.seeds > 1 else ""
+        shown = (*cells, interval, _published(row, "P"), _both(row, "FwT"), _both(row, "BwT"))
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |")
     return "\n".join(lines) + "\n"
+
+
+def overall_markdown(rows: Sequence[Overall]) -> str:
+    """Methods over all streams; empty where nothing can be compared."""
+    if not rows:
+        return ""
+    lines = ["| updates | method | seeds | streams | mean P | interquartile mean |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        streams = ", ".join(" ".join(place) for place in row.places)
+        if row.mean is None or row.middle is None:
+            shown = (f"missing on {', '.join(' '.join(place) for place in row.missing) or 'a common seed'}", "")
+        else:
+            shown = tuple(
+                f"{one.value:.1f} ({one.low:.1f} to {one.high:.1f})" if row.seeds > 1 else f"{one.value:.1f}"
+                for one in (row.mean, row.middle)
+            )
+        lines.append(f"| {row.updates:,} | {row.label} | {row.seeds} | {streams} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def spread(row: Row, metric: Metric) -> str:
+    """Mean ± deviation, or the one number that there is."""
+    ours = row.ours[metric]
+    sign = "" if metric == "P" else "+"
+    return f"{ours.mean:{sign}.1f} ± {ours.std:.1f}" if row.seeds > 1 else f"{ours.mean:{sign}.1f}"
 
 
 def comma_separated(rows: Sequence[Row]) -> str:
@@ -72,14 +106,14 @@ def comma_separated(rows: Sequence[Row]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     columns = ("stream", "quality", "updates", "method", "seeds", "rank")
-    writer.writerow([*columns, *(f"{metric}_{size}" for metric in METRICS for size in sizes)])
+    writer.writerow([*columns, *(f"{metric}_{size}" for metric in METRICS for size in sizes), "BwT_over_all_tasks"])
     for row in rows:
         numbers: list[float | None] = []
         for metric in METRICS:
             ours, theirs = row.ours.get(metric), row.theirs.get(metric, (None, None))
             numbers += [ours.mean, ours.std, ours.low, ours.high] if ours else [None] * 4
             numbers += [*theirs, row.difference(metric)]
-        shown = ("" if number is None or number != number else f"{number:.4f}" for number in numbers)
+        shown = ("" if number is None or number != number else f"{number:.4f}" for number in (*numbers, row.backward_over_all))
         writer.writerow([row.stream, row.quality, row.updates, row.label, row.seeds, row.rank, *shown])
     return out.getvalue()
 
@@ -92,8 +126,8 @@ def latex(rows: Sequence[Row]) -> str:
         if place != (place := (row.stream, row.quality, row.updates)):
             lines.append(r"\midrule")
         cells = [_latex_number(row, metric) for metric in METRICS]
-        names = [text.replace("_", r"\_") for text in (row.stream, row.quality)]
-        lines.append(f"{names[0]} & {names[1]} & {row.updates} & {row.label.replace('_', chr(92) + '_')} & {' & '.join(cells)} " + r"\\")
+        stream, quality, label = (re.sub(r"([&%$#_{}])", r"\\\1", text) for text in (row.stream, row.quality, row.label))
+        lines.append(f"{stream} & {quality} & {row.updates} & {label} & {' & '.join(cells)} " + r"\\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -101,7 +135,7 @@ def _latex_number(row: Row, metric: Metric) -> str:
     ours = row.ours.get(metric)
     if ours is None:
         return "--"
-    number = rf"{ours.mean:.1f} \pm {ours.std:.1f}"
+    number = rf"{ours.mean:.1f} \pm {ours.std:.1f}" if row.seeds > 1 else f"{ours.mean:.1f}"
     if metric == "P" and row.rank in (1, 2):
         number = (r"\mathbf{" if row.rank == 1 else r"\underline{") + number + "}"
     return f"${number}$"
@@ -113,6 +147,5 @@ def _published(row: Row, metric: Metric) -> str:
 
 
 def _both(row: Row, metric: Metric) -> str:
-    ours = row.ours.get(metric)
-    shown = "missing" if ours is None else f"{ours.mean:+.1f} ± {ours.std:.1f}"
+    shown = spread(row, metric) if metric in row.ours else "-" if metric in row.undefined else "missing"
     return f"{shown} [{row.theirs[metric][0]:+.1f}]" if metric in row.theirs else shown

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -108,7 +109,7 @@ def read_cost(folder: Path) -> dict[str, Any] | None:
     if not (folder / COST).exists():
         return None
     found = read_json(folder / COST)
-    if not isinstance(found, dict) or not all(isinstance(value, int | float) for value in found.values()):
+    if not isinstance(found, dict) or not all(isinstance(value, int | float) and math.isfinite(value) for value in found.values()):
         raise UserError(f"{folder / COST} does not hold numbers by name; delete it, it is only a record")
     return found
 

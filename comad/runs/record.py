@@ -12,6 +12,8 @@ from comad.files import read_json
 from comad.runs.folder import PORTRAIT, SETTINGS, journal_path, read_cost, read_settings
 from comad.runs.journal import Record, read_journal
 
+PORTRAIT_VERSION = 1
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -34,7 +36,12 @@ class RunRecord:
         tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
         scores = np.full((tasks, points, tasks), np.nan)
         for record in self.scores:
-            scores[record["task"], record["point"]] = record[mode]["score"]
+            reached = record[mode]["score"]
+            if not (0 <= record["task"] < tasks and 0 <= record["point"] < points and len(reached) == tasks):
+                raise UserError(
+                    f"{journal_path(self.path, 'scores')} is not of this run: it has {tasks} tasks and {points} evaluations of each"
+                )
+            scores[record["task"], record["point"]] = reached
         if missing := np.argwhere(np.isnan(scores).any(-1)).tolist():
             task, point = missing[0]
             raise UserError(f"{self.path} is not finished: the evaluation {point} of task {task} is missing; train it to its end first")
@@ -96,14 +103,32 @@ def read_portrait(path: Path) -> dict[str, Any] | None:
     if not (path / PORTRAIT).exists():
         return None
     found = read_json(path / PORTRAIT)
-    if not isinstance(found, dict) or not {"replays", "skills", "reuse"} <= found.keys():
-        raise UserError(f"{path / PORTRAIT} is not a portrait; 'comad portrait {path}' makes it again")
+    if not _is_portrait(found):
+        raise UserError(f"{path / PORTRAIT} is not a portrait of version {PORTRAIT_VERSION}; 'comad portrait {path}' makes it again")
     return found
+
+
+def _is_portrait(found: Any) -> bool:
+    """Whether all parts are there and of their kinds, so that whoever draws it need not ask."""
+    try:
+        replays = all({"task", "head", "palette", "rewards", "familiarity"} <= one.keys() and one["frames"] for one in found["replays"])
+        skills = found["skills"] is None or all({"after", "task", "head", "time"} <= one.keys() for one in found["skills"]["stages"])
+        reuse = found["reuse"] is None or all(one["weights"][0] for one in found["reuse"])
+        return found["version"] == PORTRAIT_VERSION and replays and skills and reuse
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return False
 
 
 def find_runs(folder: Path) -> list[Path]:
     """The folders of all runs in a folder, itself included, at any depth."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    # Trainings of experts keep settings too, but no scores.
-    return sorted(path.parent for path in folder.rglob(SETTINGS) if journal_path(path.parent, "scores").exists())
+    return sorted(path.parent for path in folder.rglob(SETTINGS) if journal_path(path.parent, "scores").exists() or _has_tasks(path.parent))
+
+
+def _has_tasks(folder: Path) -> bool:
+    """Whether settings without scores are those of a run that lost them; trainings of experts keep settings too, but learn no tasks."""
+    try:
+        return "tasks" in read_settings(folder)["identity"]
+    except UserError:
+        return False

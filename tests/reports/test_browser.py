@@ -4,14 +4,17 @@ import json
 import re
 import shutil
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_page import page_of
 from test_tables import place
 
-from comad.reports.page import build
 from comad.reports.results import gather
+from comad.reports.serve import serve
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ("--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
@@ -108,7 +111,7 @@ def test_the_page_works_in_a_browser(tmp_path: Path, width: int) -> None:
     place(tmp_path / "runs", "comad-quiet", 0, [0.2, 0.2], settings={"noise": 0.0})
     place(tmp_path / "runs", "owl", 0, [0.9, 1.0])
     place(tmp_path / "runs", "ft", 0, [0.0, 1.0])
-    seen, complaints = visit(build(*gather([tmp_path / "runs"])), tmp_path, width)
+    seen, complaints = visit(page_of(*gather([tmp_path / "runs"])), tmp_path, width)
     assert "CONSOLE" not in complaints
     assert seen["start"] == ["comad", "owl", "ft", "comad-quiet"] and seen["curves"] == 4 and seen["cells"] == 4 * 4
     assert seen["byName"] == ["comad", "comad-quiet", "ft", "owl"] and seen["sorted"] == "ascending"
@@ -126,3 +129,39 @@ def test_the_page_works_in_a_browser(tmp_path: Path, width: int) -> None:
     assert sorted(seen["theme"]) == ["dark", "light"]
     assert seen["hover"].startswith("second, evaluation 1\n") and "owl" in seen["hover"]
     assert seen["requests"] == [] and not seen["overflow"]
+
+
+def test_a_watched_page_takes_in_news_by_itself(tmp_path: Path) -> None:
+    place(tmp_path / "runs", "comad", 0, [1.0, 1.0])
+    going = place(tmp_path / "runs", "owl", 0, [1.0, 1.0])
+    lines = (going / "scores.jsonl").read_text().splitlines(keepends=True)
+    (going / "scores.jsonl").write_text("".join(lines[:2]))
+    with serve([tmp_path / "runs"], 0, str) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        # Two minutes of the page's own time pass at once, but only while nothing is loading.
+        options = (
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            *QUIET,
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--enable-logging=stderr",
+        )
+        where = f"http://127.0.0.1:{server.server_address[1]}/"
+        command = [str(CHROMIUM), *options, "--virtual-time-budget=120000", "--dump-dom", where]
+        browser = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "profile").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for done in range(2, 100):
+            (going / "logs.jsonl").write_text(json.dumps({"task": 0, "update": min(done / 4, 10)}) + "\n")
+            if browser.poll() is not None:
+                break
+            time.sleep(0.1)
+        page, complaints = browser.communicate(timeout=60)
+        server.shutdown()
+        thread.join()
+    assert "CONSOLE" not in complaints and "1 finished runs of 1 methods on 1 streams, 1 not finished." in page
+    shares = re.search(r"owl-seed0.*?<td[^>]*>(\d+) %</td>", page, re.S)
+    assert shares and int(shares[1]) > 0

@@ -7,6 +7,7 @@ from test_tables import place
 
 from comad.reports.overall import overall
 from comad.reports.results import gather
+from comad.reports.tables import overall_markdown
 
 
 def test_means_middles_and_chances_by_hand(tmp_path: Path) -> None:
@@ -37,4 +38,9 @@ def test_a_method_that_lacks_a_stream_has_no_mean_and_a_stream_with_one_method_i
     assert set(rows) == {"comad", "owl", "ft"}
     assert rows["ft"].mean is None and rows["ft"].missing == (("cn", "expert"),) and rows["ft"].improvement == {}
     assert rows["comad"].mean and rows["comad"].mean.value == 100.0 and rows["comad"].improvement == {"owl": 0.5}
-    assert overall(gather([tmp_path / "alone"])[0]) == []
+    assert overall(gather([tmp_path / "alone"])[0]) == [] and overall_markdown([]) == ""
+    text = overall_markdown(list(rows.values()))
+    assert (
+        "| 10 | ft | 0 | cn expert, lbf expert | missing on cn expert |  |" in text
+        and "| comad | 1 | cn expert, lbf expert | 100.0 |" in text
+    )

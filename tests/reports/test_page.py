@@ -7,8 +7,12 @@ from typing import Any
 
 from test_tables import place
 
-from comad.reports.page import build
-from comad.reports.results import Flaw, gather
+from comad.reports.page import build, collect
+from comad.reports.results import Flaw, Result, gather
+
+
+def page_of(results: list[Result], flaws: list[Flaw]) -> str:
+    return build(collect(results, flaws, lambda identity: f"comad train {identity['method']}"))
 
 
 def embedded(page: str) -> Any:
@@ -22,7 +26,7 @@ def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
     (path.parent / "comad-seed0" / "heads.jsonl").write_text(
         "".join(json.dumps({**heads, "when": when}) + "\n" for when in ("begin", "finish"))
     )
-    page = build(*gather([tmp_path]))
+    page = page_of(*gather([tmp_path]))
     (result,) = embedded(page)["results"]
     shown = result["modes"]["sampled"]
     assert shown["metrics"]["P"] == {"mean": 85.0, "std": 15.0, "low": 70.0, "high": 100.0} and shown["rank"] == 1
@@ -37,7 +41,7 @@ def test_the_page_fetches_nothing_and_names_cannot_end_its_script(tmp_path: Path
     evil = "</script><script>alert(1)</script>"
     place(tmp_path, "comad", 0, [1.0, 1.0], tasks=[{"name": evil}, {"name": "second"}])
     results, _ = gather([tmp_path])
-    page = build(results, [Flaw(tmp_path, f"broken {evil}")])
+    page = page_of(results, [Flaw(tmp_path, f"broken {evil}")])
     assert evil not in page and page.count("<script") == 2
     assert embedded(page)["results"][0]["tasks"][0] == evil and embedded(page)["flaws"] == [f"broken {evil}"]
     links = set(re.findall(r"https?://[^\s\"'`)]+", page)) - {"http://www.w3.org/2000/svg"}
@@ -50,4 +54,4 @@ def test_a_damaged_portrait_is_named_and_its_run_still_counts(tmp_path: Path) ->
         (path / "portrait.json").write_text(wrong)
         results, flaws = gather([tmp_path])
         assert len(results) == 1 and "portrait.json" in flaws[0].why
-        assert embedded(build(results, flaws))["results"][0]["portrait"] is None
+        assert embedded(page_of(results, flaws))["results"][0]["portrait"] is None

@@ -80,8 +80,63 @@ def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
     out = capsys.readouterr().out
-    assert "is not finished" in out and "line 1: damaged" in out and "does not describe a training" in out
+    assert "is not finished" in out and "line 1: damaged" in out and "comad-seed3 does not describe a training" in out
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "table.csv", "table.md", "table.tex"]
+
+
+def spoil(name: str, change: Any) -> Any:
+    """Change the parsed content of a run's file."""
+
+    def apply(path: Path) -> None:
+        text = (path / name).read_text()
+        if name.endswith("jsonl"):
+            (path / name).write_text("".join(json.dumps(change(json.loads(line))) + "\n" for line in text.splitlines()))
+        else:
+            (path / name).write_text(json.dumps(change(json.loads(text))))
+
+    return apply
+
+
+def without(part: str) -> Any:
+    return lambda record: {name: value for name, value in record.items() if name != part}
+
+
+DAMAGE = {
+    "a task too many": spoil("scores.jsonl", lambda record: {**record, "task": 9 if record["point"] == 0 else record["task"]}),
+    "a score too few": spoil("scores.jsonl", lambda record: {**record, "sampled": {"score": [1.0]}}),
+    "nothing greedy": spoil("scores.jsonl", without("greedy")),
+    "no scores": lambda path: (path / "scores.jsonl").unlink(),
+    "no seed": spoil("settings.json", lambda settings: {"identity": without("seed")(settings["identity"])}),
+    "no method": spoil("settings.json", lambda settings: {"identity": without("method")(settings["identity"])}),
+    "heads without scores": lambda path: (path / "heads.jsonl").write_text('{"when": "begin", "active": 0, "task": 0}\n'),
+    "cost that is no number": lambda path: (path / "cost.json").write_text('{"learning_seconds": NaN}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_whatever_is_wrong_with_a_run_the_others_are_counted(damage: str, tmp_path: Path) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0])
+    broken = place(tmp_path, "owl", 0, [1.0, 1.0])
+    DAMAGE[damage](broken)
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
+    results, flaws = gather([tmp_path])
+    assert [result.label for result in results] == ["comad"] and [flaw.path for flaw in flaws] == [broken]
+
+
+def test_one_seed_is_not_told_as_certain_and_what_says_nothing_is_left_out(tmp_path: Path) -> None:
+    for name in ("comad", "mt", "fs"):
+        place(tmp_path, name, 0, [1.0, 0.5])
+    rows = {row.label: row for row in main_table(gather([tmp_path])[0])}
+    text = markdown(list(rows.values()))
+    assert "| comad | 1 | **75.0** |  |" in text and "±" not in text
+    assert "| mt | 1 | **75.0** |  | 79.3 (-4.3) | - | - |" in text and rows["fs"].ours.keys() == {"P", "BwT"}
+    assert rows["comad"].ours["BwT"].mean == 0.0 == rows["comad"].backward_over_all
+
+
+def test_odd_names_do_not_break_the_forms(tmp_path: Path) -> None:
+    place(tmp_path, "comad-a|b_50%&c", 0, [1.0, 1.0])
+    rows = main_table(gather([tmp_path])[0])
+    assert r"comad-a\|b_50%&c" in markdown(rows) and r"comad-a|b\_50\%\&c" in latex(rows)
 
 
 def test_two_runs_of_one_name_must_be_one_experiment(tmp_path: Path) -> None:

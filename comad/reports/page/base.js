@@ -5,7 +5,7 @@ const colors = ["#0b5fa5", "#d1495b", "#2e8b57", "#e08e0b", "#7b4fa3", "#3aa6b9"
 const find = (id) => document.getElementById(id);
 const distinct = (values) => [...new Set(values)];
 let labels = [];
-const state = { stream: "", quality: "", mode: "sampled", hidden: new Set(), sort: { column: "stream", down: false } };
+const state = { stream: "", quality: "", mode: "sampled", hidden: new Set(), sort: { column: "stream", down: false }, skills: {} };
 const colorOf = (label) => colors[labels.indexOf(label) % colors.length];
 
 function make(tag, attributes = {}, ...children) {
@@ -55,6 +55,7 @@ function drawFilters() {
   };
   fill("stream", distinct(data.results.map((result) => result.stream)));
   fill("quality", distinct(data.results.map((result) => result.quality)));
+  find("mode").value = state.mode;  // browsers remember what was chosen before a reload
   find("mode").onchange = (event) => { state.mode = event.target.value; draw(); };
   find("methods").replaceChildren(...labels.map((label) => {
     const box = make("input", { type: "checkbox" });

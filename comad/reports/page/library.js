@@ -20,10 +20,12 @@ function drawLibrary() {
 function drawSkills(result) {
   const { skills, reuse, seed } = result.portrait;
   const stage = make("select", {}, ...skills.stages.map(({ after }, place) => make("option", { value: place }, `after ${after}`)));
-  stage.value = skills.stages.length - 1;
+  const key = `${result.label} ${placeOf(result)}`, kept = (state.skills[key] ??= { stage: skills.stages.length - 1, by: "task" });
+  stage.value = kept.stage;
   const by = make("select", {}, make("option", { value: "task" }, "task"), make("option", { value: "head" }, "head"));
   const cloud = make("div", {});
-  const redraw = () => cloud.replaceChildren(...scatter(skills, Number(stage.value), by.value, result.tasks));
+  by.value = kept.by;
+  const redraw = () => { Object.assign(kept, { stage: stage.value, by: by.value }); cloud.replaceChildren(...scatter(skills, Number(stage.value), by.value, result.tasks)); };
   stage.onchange = by.onchange = redraw;
   redraw();
   const shares = skills.explained.map((share) => `${Math.round(100 * share)} %`).join(" and ");

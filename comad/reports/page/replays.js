@@ -1,7 +1,9 @@
-const replay = { timer: 0 };
+// Where a person is stays across drawings: by name, because places change when runs come.
+const replay = { timer: 0, run: "", task: 0, moment: 0 };
 
 function drawReplays() {
   clearInterval(replay.timer);
+  replay.timer = 0;
   const portrayed = chosen().filter((result) => result.portrait?.replays.length);
   if (!portrayed.length) {
     find("stage").replaceChildren(missing("no episodes to show: 'comad portrait RUN' keeps one per task beside a run"));
@@ -15,6 +17,7 @@ function drawReplays() {
   const press = (name, text, action) => make("button", { type: "button", id: `replay-${name}`, onclick: action }, text);
   const back = press("back", "‹ step", () => show(moment - 1)), on = press("on", "step ›", () => show(moment + 1));
   const play = press("play", "Play", () => (replay.timer ? pause() : start()));
+  const name = (result) => `${result.label}, ${placeOf(result)}`;
   let episode, moment = 0;
 
   const pause = () => { clearInterval(replay.timer); replay.timer = 0; play.textContent = "Play"; };
@@ -25,25 +28,34 @@ function drawReplays() {
   };
   const show = (wanted) => {
     moment = Math.min(Math.max(wanted, 0), episode.frames.length - 1);
-    slider.value = moment;
+    slider.value = replay.moment = moment;
     paint(canvas, episode, moment);
     const familiar = episode.familiarity[moment];
     const last = moment === episode.frames.length - 1;
     told.textContent = `${episode.task}, moment ${moment} of ${episode.length}, head ${episode.head}, return ${episode.rewards[moment].toFixed(2)}`
       + (familiar?.length ? `, familiar to heads ${familiar.map((score) => score.toFixed(1)).join(" | ")}` : "") + (last ? (episode.success ? ", success" : ", no success") : "");
   };
-  const choose = () => {
+  const choose = (task, at) => {
     pause();
-    episode = portrayed[who.value].portrait.replays[what.value];
+    what.value = replay.task = task;
+    episode = portrayed[who.value].portrait.replays[task];
     slider.max = episode.frames.length - 1;
-    show(0);
+    show(at);
   };
-  const list = () => { what.replaceChildren(...portrayed[who.value].portrait.replays.map(({ task }, place) => make("option", { value: place }, task))); choose(); };
-  who.onchange = list;
-  what.onchange = choose;
+  const list = (task, at) => {
+    replay.run = name(portrayed[who.value]);
+    const { replays } = portrayed[who.value].portrait;
+    what.replaceChildren(...replays.map((one, place) => make("option", { value: place }, one.task)));
+    choose(Math.min(task, replays.length - 1), at);
+  };
+  who.onchange = () => list(0, 0);
+  what.onchange = () => choose(Number(what.value), 0);
   slider.oninput = () => { pause(); show(Number(slider.value)); };
   find("stage").replaceChildren(make("p", {}, make("label", {}, "Run ", who), " ", make("label", {}, "Task ", what)), canvas, make("p", { class: "controls" }, back, play, on, slider), told);
-  list();
+  const before = portrayed.findIndex((result) => name(result) === replay.run);
+  who.value = Math.max(before, 0);
+  if (before < 0) list(0, 0);
+  else list(replay.task, replay.moment);
 }
 
 function paint(canvas, episode, moment) {

@@ -45,6 +45,9 @@ function drawRuns() {
   find("provenance").replaceChildren(...chosen().map((result) => make("details", {}, make("summary", {}, `${result.label}, ${placeOf(result)}, seeds ${result.seeds.join(", ")}`), make("pre", {}, result.command), make("pre", {}, JSON.stringify(result.provenance, null, 1)))));
   const flaws = data.flaws.map((flaw) => make("li", {}, flaw));
   find("flaws").replaceChildren(...(flaws.length ? [make("h3", {}, "Not counted"), make("ul", {}, ...flaws)] : []));
+}
+
+function drawGoing() {
   const rows = data.going.map((run) => [run.name, make("progress", { max: 1, value: run.share, "aria-label": "share of updates made" }), `${Math.round(100 * run.share)} %`, spark(run), run.curve.length ? number(100 * run.curve[run.curve.length - 1]) : ""]);
   find("going").replaceChildren(...(rows.length ? [make("h3", {}, "Not finished"), table(["run", "", "done", "tasks seen so far", "now"], rows)] : []));
 }

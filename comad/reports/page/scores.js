@@ -24,6 +24,7 @@ function drawScores() {
 
 function scoreCell(result, column) {
   const found = metricOf(result, column), published = result.published[column], sign = column !== "P";
+  if (result.undefined.includes(column)) return make("td", { class: "number missing", title: "says nothing of this method" }, "–");
   if (!found) return make("td", { class: "number missing", title: column === "FwT" ? "needs finished runs of fs with the same stream, data and budget" : "a stream of one task has none" }, "missing");
   const rank = result.modes[state.mode].rank;
   const mark = column === "P" ? { 1: "best", 2: "second" }[rank] ?? "" : "";
@@ -35,9 +36,9 @@ function scoreCell(result, column) {
 function drawOverall() {
   const blocks = distinct(data.overall[state.mode].map((row) => row.updates)).map((updates) => {
     const rows = data.overall[state.mode].filter((row) => row.updates === updates && !state.hidden.has(row.label));
-    const span = ([value, low, high]) => `${number(value)} (${number(low)} to ${number(high)})`;
+    const span = ([value, low, high], seeds) => number(value) + (seeds > 1 ? ` (${number(low)} to ${number(high)})` : "");
     const cells = rows.map((row) => row.mean
-      ? [row.label, row.seeds, span(row.mean), span(row.middle), row.published ?? ""]
+      ? [row.label, row.seeds, span(row.mean, row.seeds), span(row.middle, row.seeds), row.published ?? ""]
       : [row.label, "", make("span", { class: "missing" }, `missing on ${row.missing.join(", ") || "a common seed"}`), "", row.published ?? ""]);
     const columns = ["method", "seeds", "mean P, 95 %", "interquartile mean, 95 %", "paper, all its streams"];
     const title = make("h3", {}, `${updates.toLocaleString("en")} updates per task: ${rows[0]?.places.join(", ") ?? ""}`);

@@ -1,13 +1,20 @@
 function draw() {
-  for (const part of [drawScores, drawOverall, drawCurves, drawMatrices, drawLibrary, drawVariations, drawReplays, drawToy, drawCost, drawRuns]) part();
+  for (const part of [drawScores, drawOverall, drawCurves, drawMatrices, drawLibrary, drawVariations, drawReplays, drawToy, drawCost, drawRuns, drawGoing]) {
+    // One part that cannot be drawn must not take the others with it.
+    try { part(); } catch (error) { console.error(part.name, error); }
+  }
+}
+
+function tellCounts() {
+  const runs = data.results.reduce((sum, result) => sum + result.seeds.length, 0);
+  const streams = distinct(data.results.map((result) => result.stream)).length;
+  find("lead").textContent = `${runs} finished runs of ${labels.length} methods on ${streams} streams` + (data.going.length ? `, ${data.going.length} not finished` : "") + (data.flaws.length ? `, ${data.flaws.length} not counted` : "") + ".";
 }
 
 function begin() {
   // Methods as they are first, so that their colours stay when variants come.
   labels = distinct([...data.results].sort((one, other) => (one.label !== one.method) - (other.label !== other.method)).map((result) => result.label));
-  const runs = data.results.reduce((sum, result) => sum + result.seeds.length, 0);
-  const streams = distinct(data.results.map((result) => result.stream)).length;
-  find("lead").textContent = `${runs} finished runs of ${labels.length} methods on ${streams} streams` + (data.going.length ? `, ${data.going.length} not finished` : "") + (data.flaws.length ? `, ${data.flaws.length} not counted` : "") + ".";
+  tellCounts();
   drawFilters();
   draw();
 }
