@@ -156,12 +156,20 @@ def describe_overall(row: Overall) -> dict[str, Any]:
 
 
 def growth(result: Result) -> list[dict[str, Any]]:
-    """How the library of the first seed grew; empty for methods without one."""
-    return [
-        {**asdict(entry), "scores": _short(entry.scores), "own": _short(entry.own), "noise": _short(entry.noise)}
-        for entry in result.records[0].growth()
-        if entry.own is not None
-    ]
+    """How the library of the first seed grew, and P after each task; empty for methods without one."""
+    grown = [entry for entry in result.records[0].growth() if entry.own is not None and entry.noise is not None]
+    rounded = [{"scores": _short(entry.scores), "own": _short(entry.own), "noise": _short(entry.noise)} for entry in grown]
+    return [{**asdict(entry), **short, "P": reached} for entry, short, reached in zip(grown, rounded, performances(result), strict=False)]
+
+
+def performances(result: Result) -> list[float]:
+    """P of the first seed after each task, times 100: tasks not seen yet count as zero, and one that comes back counts once."""
+    scores = result.scores()[0, :, -1]
+    reached = []
+    for number in range(len(result.tasks)):
+        seen = dict(zip(result.tasks[: number + 1], scores[number], strict=False))
+        reached.append(_short(100 * sum(seen.values()) / len(set(result.tasks)), 2))
+    return reached
 
 
 def cost(result: Result) -> dict[str, Any] | None:

@@ -85,10 +85,8 @@ def overall_markdown(rows: Sequence[Overall]) -> str:
         if row.mean is None or row.middle is None:
             shown = (f"missing on {', '.join(' '.join(place) for place in row.missing) or 'a common seed'}", "")
         else:
-            shown = tuple(
-                f"{one.value:.1f} ({one.low:.1f} to {one.high:.1f})" if row.seeds > 1 else f"{one.value:.1f}"
-                for one in (row.mean, row.middle)
-            )
+            ends = [f" ({one.low:.1f} to {one.high:.1f})" if row.seeds > 1 else "" for one in (row.mean, row.middle)]
+            shown = f"{row.mean.value:.1f}{ends[0]}", f"{row.middle.value:.1f}{ends[1]}"
         lines.append(f"| {row.updates:,} | {row.label} | {row.seeds} | {streams} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 

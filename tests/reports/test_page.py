@@ -34,7 +34,7 @@ def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
     # Over the tasks seen so far: nothing, the first, the first with an unlearned second, both.
     assert shown["curves"]["seen"]["mean"] == [0.0, 1.0, 0.5, 0.85] and shown["curves"]["tasks"][1]["std"] == [0.0, 0.0, 0.0, 0.1]
     assert result["published"]["P"] == [99.26, 0.08] and result["seeds"] == [0, 1]
-    assert result["heads"] == [{"task": "first", "head": 0, "reused": False, "used": 1, "scores": [], "own": 2.0, "noise": -3.0}]
+    assert result["heads"] == [{"task": "first", "head": 0, "reused": False, "used": 1, "scores": [], "own": 2.0, "noise": -3.0, "P": 50.0}]
 
 
 def test_the_page_fetches_nothing_and_names_cannot_end_its_script(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 function drawLibrary() {
   const blocks = chosen().filter((result) => result.heads.length).map((result) => {
     const theirs = result.published_heads;
-    const columns = ["task", "head", "heads in all", "familiarity to the heads there were", "own data", "with noise", ...(theirs.length ? ["paper: head", "heads", "familiarity"] : [])];
+    const columns = ["task", "head", "heads in all", "familiarity to the heads there were", "own data", "with noise", "P", ...(theirs.length ? ["paper: head", "heads", "familiarity", "P"] : [])];
     const rows = result.heads.map((entry, place) => {
-      const row = [entry.task, `${entry.reused ? "re-used" : "opened"} ${entry.head}`, entry.used, entry.scores.map((score) => score.toFixed(2)).join(" | "), entry.own.toFixed(2), entry.noise.toFixed(2)];
+      const row = [entry.task, `${entry.reused ? "re-used" : "opened"} ${entry.head}`, entry.used, entry.scores.map((score) => score.toFixed(2)).join(" | "), entry.own.toFixed(2), entry.noise.toFixed(2), number(entry.P)];
       const published = theirs[place];
       if (!theirs.length) return row;
-      return [...row, ...(published ? [published.head === "new" ? "opened" : `re-used ${published.head}'s`, published.heads, published.familiarity] : ["", "", ""])];
+      return [...row, ...(published ? [published.head === "new" ? "opened" : `re-used ${published.head}'s`, published.heads, published.familiarity, number(Number(published.performance))] : ["", "", "", ""])];
     });
     const heading = make("summary", {}, `${result.label}, ${placeOf(result)}`);
     return make("details", result.label === result.method || theirs.length ? { open: "" } : {}, heading, table(columns, rows));
