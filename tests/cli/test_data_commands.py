@@ -144,6 +144,7 @@ def test_wrong_input_is_one_line_and_exit_code_two(data: Path, command: str, mes
     assert message in said and said.count("\n") == 1 and not data.exists()
 
 
+@pytest.mark.slow
 def test_training_an_expert_writes_its_card(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def train(folder: Path, stop: int = 100) -> list[training.Progress]:
     return done
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_in_the_same_bits_and_refuses_another_ones_folder(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole")
     assert [progress.steps for progress in whole] == [16, 32, 48, 64]
@@ -91,6 +92,7 @@ def test_a_training_goes_on_in_the_same_bits_and_refuses_another_ones_folder(tmp
     assert 0 < 0.5 * expert <= medium <= expert
 
 
+@pytest.mark.slow
 def test_settling_leaves_the_agents_alone_and_teaches_the_mixer() -> None:
     trainer = Qmix(**{**settings(TINY), "settle": 100})
     state = qmix.init(trainer, ENV, jax.random.key(0))

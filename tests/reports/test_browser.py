@@ -131,6 +131,7 @@ def test_the_page_works_in_a_browser(tmp_path: Path, width: int) -> None:
     assert seen["requests"] == [] and not seen["overflow"]
 
 
+@pytest.mark.slow
 def test_a_watched_page_takes_in_news_by_itself(tmp_path: Path) -> None:
     place(tmp_path / "runs", "comad", 0, [1.0, 1.0])
     going = place(tmp_path / "runs", "owl", 0, [1.0, 1.0])
