@@ -10,7 +10,6 @@ run: install
 	$(BIN)/comad collect cn --quality expert
 	$(BIN)/comad train comad --stream cn --updates 250 --evaluations 5 --out runs/first
 	$(BIN)/comad play runs/first out/cn-5-comad.gif
-	$(BIN)/comad portrait runs/first
 	$(BIN)/comad report runs/first --out out/report --no-figures
 
 test: install-dev check
