@@ -200,7 +200,7 @@ def problems_of(path: Path, seen: dict[str, Path]) -> list[str]:
 def world_problems(dataset: Dataset) -> list[str]:
     """Whether the world of that name still has the rules under which the data was recorded; worlds that live elsewhere cannot tell."""
     try:
-        spec = envs.make(dataset.spec.env).spec
+        spec = envs.find(dataset.spec.env).spec
     except UserError:
         return []
     try:

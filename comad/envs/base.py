@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from comad.envs.scene import Scene
+from comad.errors import UserError
 from comad.types import Actions, PRNGKey, Spec, Step, settings
 
 World = TypeVar("World")
@@ -66,3 +67,8 @@ class HostEnv(Protocol[World]):
 def rules_of(family: str, version: int, env: Any) -> str:
     """What identifies a world, as canonical JSON: its family, the version of that family's code, the settings of this instance."""
     return json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)
+
+
+def not_installed(what: str, package: str, extra: str) -> UserError:
+    """An error for worlds of a simulator that is not there, with the line that installs it."""
+    return UserError(f"{what} need {package}, which is not installed: pip install 'comad[{extra}]'")

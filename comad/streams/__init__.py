@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from comad.errors import unknown
-from comad.streams import foraging, navigation
+from comad.streams import battle, foraging, navigation
 from comad.types import Stream, Task
 
-STREAMS: dict[str, Stream] = {stream.name: stream for stream in (*navigation.STREAMS, *foraging.STREAMS)}
+STREAMS: dict[str, Stream] = {stream.name: stream for stream in (*navigation.STREAMS, *foraging.STREAMS, *battle.STREAMS)}
 
 
 def find(name: str) -> Stream:
