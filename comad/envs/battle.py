@@ -13,8 +13,21 @@ from jaxtyping import Array, Bool, Float, Int
 from comad.envs import scene, smax
 from comad.envs.base import rules_of
 from comad.envs.smax import SIZE, STOP, BattleWorld
-from comad.envs.units import COOLDOWN, HEALTH, KINDS, LARGEST_TEAM, NUMBERS, RACES, REACH, SIGHT, TEAM, Team
-from comad.envs.units import check_kinds, check_size, read_team, write_team
+from comad.envs.units import (
+    COOLDOWN,
+    HEALTH,
+    KINDS,
+    NUMBERS,
+    RACES,
+    REACH,
+    SIGHT,
+    TEAM,
+    Team,
+    check_kinds,
+    check_size,
+    read_team,
+    write_team,
+)
 from comad.errors import UserError
 from comad.tokens import other_agents
 from comad.types import Actions, Discrete, Feature, PRNGKey, Spec, StateTokens, Step, Tokens

@@ -77,7 +77,7 @@ def recast(game: Any, world: BattleWorld, kinds: Int[Array, " unit"]) -> BattleW
     Left to itself the simulator starts about one unit in a hundred outside the map, where it dies at once.
     """
 
-    def push(_: int, positions: Float[Array, "unit 2"]) -> Float[Array, "unit 2"]:
+    def push(_: Any, positions: Float[Array, "unit 2"]) -> Float[Array, "unit 2"]:
         state = _to_simulator(replace(recruited, positions=positions), game).state
         return fold_inside(game._push_units_away(state).unit_positions)
 
@@ -122,7 +122,7 @@ def load() -> Any:
 
 @contextlib.contextmanager
 def _in_its_own_ways() -> Iterator[None]:
-    """It broadcasts silently, and its script divides 0 by 0 where an enemy sees nobody (and then does not use the result)."""
+    """It broadcasts silently, and where an enemy sees nobody its script divides 0 by 0, of which it then makes no use."""
     with jax.numpy_rank_promotion("allow"), jax.debug_nans(False):
         yield
 
