@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from comad.envs import smax
 from comad.envs.battle import Battle
+from comad.envs.units import NUMBERS
 from comad.tokens import draw_available
 from comad.types import PRNGKey
 
@@ -43,9 +44,8 @@ def battle_spans(env: Battle, num_envs: int) -> Iterator[tuple[int, float]]:
 
 
 def stock(env: Battle) -> Any:
-    """The simulator as it comes: units of a race are then of all kinds."""
-    if env.units:
-        return env.game
-    module, count = smax.load(), env.num_agents + env.num_enemies
-    scenario = module.Scenario(jnp.zeros(count, jnp.uint8), env.num_agents, env.num_enemies, True, True)
+    """The simulator as it comes, with its script; units of a race are then of all kinds."""
+    module, drawn = smax.load(), not env.units
+    kinds = [0] * (env.num_agents + env.num_enemies) if drawn else [NUMBERS[unit] for unit in env.units]
+    scenario = module.Scenario(jnp.array(kinds, jnp.uint8), env.num_agents, env.num_enemies, drawn, drawn)
     return module.HeuristicEnemySMAX(scenario=scenario)

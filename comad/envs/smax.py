@@ -12,9 +12,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.envs.base import not_installed
+from comad.envs.script import command
 from comad.envs.units import HEALTH
 from comad.types import Actions, PRNGKey
 
@@ -26,6 +28,8 @@ SETTLING = 32
 """How often crowded units push each other before the battle begins; with fewer some would be pushed into a wall by its first step."""
 STOP = 4
 """The action that does nothing; those before it are moves, those after it attacks."""
+DIRECTIONS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0], [0, 0]], np.float32)
+"""East and north of the moves and of the stop."""
 STEP_SECONDS = 0.5
 TAKES_OVER_OUTPUT = "jaxmarl.environments.mabrax"
 
@@ -58,17 +62,23 @@ class BattleWorld(eqx.Module):
 def begin(game: Any, key: PRNGKey) -> BattleWorld:
     """The simulator's own start of an episode."""
     with _in_its_own_ways():
-        _, state = game.reset(key)
-    return _from_simulator(state)
+        _, units = game.reset(key)
+    return _from_simulator(units, jnp.zeros((game.num_enemies, 2)), jnp.full(game.num_enemies, -1, jnp.int32))
 
 
 def advance(game: Any, world: BattleWorld, actions: Actions, key: PRNGKey) -> tuple[BattleWorld, Float[Array, ""]]:
     """Half a second of battle, and the simulator's reward: the share of the enemies' health that was taken, and 1 for a victory."""
+    key, script_key = jax.random.split(key)
+    enemies = world.kinds[game.num_allies :]
+    orders, goals, grudges = command(
+        world.positions, world.alive, enemies, world.goals, world.grudges, script_key, size=SIZE, first_attack=STOP + 1
+    )
+    done = jnp.concatenate([actions, orders])
+    doings = jnp.asarray(DIRECTIONS)[jnp.minimum(done, STOP)], jnp.where(done > STOP, done, 0)
     with _in_its_own_ways():
-        named = {agent: actions[number] for number, agent in enumerate(game.agents)}
         # Not its `step`, which also computes a reset, every time.
-        _, state, rewards, _, _ = game.step_env(key, _to_simulator(world, game), named)
-    return _from_simulator(state), rewards[game.agents[0]]
+        _, units, rewards, _, _ = game.step_env_no_decode(key, _to_simulator(world, game), doings)
+    return _from_simulator(units, goals, grudges), rewards[game.agents[0]]
 
 
 def recast(game: Any, world: BattleWorld, kinds: Int[Array, " unit"]) -> BattleWorld:
@@ -78,8 +88,8 @@ def recast(game: Any, world: BattleWorld, kinds: Int[Array, " unit"]) -> BattleW
     """
 
     def push(_: Any, positions: Float[Array, "unit 2"]) -> Float[Array, "unit 2"]:
-        state = _to_simulator(replace(recruited, positions=positions), game).state
-        return fold_inside(game._push_units_away(state).unit_positions)
+        units = _to_simulator(replace(recruited, positions=positions), game)
+        return fold_inside(game._push_units_away(units).unit_positions)
 
     recruited = replace(world, kinds=kinds, health=jnp.asarray(HEALTH)[kinds])
     with _in_its_own_ways():
@@ -95,13 +105,13 @@ def fold_inside(positions: Float[Array, "unit 2"]) -> Float[Array, "unit 2"]:
 
 @functools.cache
 def simulator(kinds: tuple[int, ...], num_agents: int, scattered: bool) -> Any:
-    """SMAX with these units, allies first, against its script; starts are two camps or, if scattered, mirrored or surrounded."""
+    """SMAX with these units, allies first; starts are two camps or, if scattered, mirrored or surrounded."""
     # Whoever asks first may be a program that is being compiled, to which these constants must not belong.
     with jax.ensure_compile_time_eval():
         smax = load()
         units = jnp.asarray(kinds, jnp.uint8)
         scenario = smax.Scenario(units, num_agents, len(kinds) - num_agents, scattered, False)
-        return smax.HeuristicEnemySMAX(scenario=scenario, map_width=SIZE, map_height=SIZE)
+        return smax.SMAX(scenario=scenario, map_width=SIZE, map_height=SIZE)
 
 
 def load() -> Any:
@@ -122,14 +132,13 @@ def load() -> Any:
 
 @contextlib.contextmanager
 def _in_its_own_ways() -> Iterator[None]:
-    """It broadcasts silently, and where an enemy sees nobody its script divides 0 by 0, of which it then makes no use."""
-    with jax.numpy_rank_promotion("allow"), jax.debug_nans(False):
+    """It broadcasts silently."""
+    with jax.numpy_rank_promotion("allow"):
         yield
 
 
-def _from_simulator(state: Any) -> BattleWorld:
-    """Its state as ours. All types are made definite: some of its own change after the first step, and all would be compiled twice."""
-    units, script = state.state, state.enemy_policy_state
+def _from_simulator(units: Any, goals: Float[Array, "enemy 2"], grudges: Int[Array, " enemy"]) -> BattleWorld:
+    """Its state as ours, with definite types: where those of a start and of a step differ, everything is compiled twice."""
     real, whole = functools.partial(jnp.asarray, dtype=jnp.float32), functools.partial(jnp.asarray, dtype=jnp.int32)
     return BattleWorld(
         positions=real(units.unit_positions),
@@ -138,15 +147,15 @@ def _from_simulator(state: Any) -> BattleWorld:
         cooldowns=real(units.unit_weapon_cooldowns),
         moves=real(units.prev_movement_actions),
         attacks=whole(units.prev_attack_actions),
-        goals=real(script.default_target),
-        grudges=whole(script.last_attacked_enemy),
+        goals=real(goals),
+        grudges=whole(grudges),
         time=whole(units.step),
     )
 
 
 def _to_simulator(world: BattleWorld, game: Any) -> Any:
     """Our state as its own."""
-    units = importlib.import_module("jaxmarl.environments.smax.smax_env").State(
+    return importlib.import_module("jaxmarl.environments.smax.smax_env").State(
         done=jnp.array(False),
         step=world.time,
         unit_positions=world.positions,
@@ -158,5 +167,3 @@ def _to_simulator(world: BattleWorld, game: Any) -> Any:
         prev_movement_actions=world.moves,
         prev_attack_actions=world.attacks,
     )
-    script = importlib.import_module("jaxmarl.environments.smax.heuristic_enemy").HeuristicPolicyState(world.goals, world.grudges)
-    return importlib.import_module("jaxmarl.environments.smax.heuristic_enemy_smax_env").State(units, script)

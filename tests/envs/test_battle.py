@@ -1,6 +1,7 @@
 """Battles show what the simulator computes, end as they should, and do without the simulator's bugs."""
 
 import functools
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -14,15 +15,17 @@ import numpy as np
 import pytest
 
 from comad import envs, streams
+from comad.bench import plain_battle
 from comad.envs import battle, smax
 from comad.envs.base import Env
 from comad.envs.battle import Battle, look
 from comad.envs.rollout import Player, RandomPlayer, episode_keys, rollout
 from comad.envs.scene import AGENT, DONE, FOE
+from comad.envs.script import command, draw_seen
 from comad.envs.smax import MARGIN, SIZE, STOP, BattleWorld
 from comad.envs.units import COOLDOWN, HEALTH, KINDS, NUMBERS, RACES, REACH, SIGHT
 from comad.errors import UserError
-from comad.tokens import other_agents
+from comad.tokens import draw_available, other_agents
 from comad.types import Actions, PRNGKey, Spec, Step, Tokens
 
 playable = pytest.mark.skipif(importlib.util.find_spec("jaxmarl") is None, reason="needs jaxmarl: pip install 'comad[battle]'")
@@ -43,7 +46,7 @@ class Charge(eqx.Module):
     def start(self, spec: Spec) -> None:
         """Nothing to remember."""
 
-    def act(self, memory: None, tokens: Tokens, available: Any, key: PRNGKey) -> tuple[Actions, None]:
+    def act(self, memory: None, tokens: Tokens | None, available: Any, key: PRNGKey) -> tuple[Actions, None]:
         shots = available[:, STOP + 1 :]
         return jnp.where(shots.any(-1), STOP + 1 + shots.argmax(-1), jnp.where(available[:, 1], 1, STOP)), None
 
@@ -132,7 +135,8 @@ def as_the_simulator_sees_it(env: Battle, world: BattleWorld) -> tuple[Any, Any]
         with smax._in_its_own_ways():
             state = smax._to_simulator(world, env.game)
             views, masks = env.game.get_obs(state), env.game.get_avail_actions(state)
-        return jnp.stack([views[agent] for agent in env.game.agents]), jnp.stack([masks[agent] for agent in env.game.agents])
+        ours = env.game.agents[: env.num_agents]
+        return jnp.stack([views[agent] for agent in ours]), jnp.stack([masks[agent] for agent in ours])
 
     return jax.vmap(look_at)(world)
 
@@ -214,24 +218,60 @@ def test_what_is_unavailable_is_a_stop() -> None:
 
 
 @playable
-@pytest.mark.parametrize("name", [SMALL, pytest.param("2s3z", marks=pytest.mark.slow), pytest.param("5m_vs_6m", marks=pytest.mark.slow)])
-def test_battles_go_as_in_the_simulators_own_scenario(name: str) -> None:
-    env, module = battle_named(name), smax.load()
-    stock = module.HeuristicEnemySMAX(scenario=module.map_name_to_scenario(name))
+@pytest.mark.parametrize("name", [SMALL, *LARGE])
+def test_battles_go_as_jaxmarl_plays_them_against_its_script(name: str) -> None:
+    env, stock = battle_named(name), plain_battle.stock(battle_named(name))
     key = jax.random.key(7)
-    with smax._in_its_own_ways():
-        _, state = stock.reset(jax.random.split(key)[0])
     world, _ = jax.jit(env.reset)(key)
-    for time in range(12):
-        for theirs, mine in ((state.state.unit_positions, world.positions), (state.state.unit_health, world.health)):
-            np.testing.assert_allclose(mine, theirs, atol=1e-3)
-        np.testing.assert_array_equal(world.kinds, state.state.unit_types)
-        actions, key = jnp.full(env.num_agents, time % 3, jnp.int32), jax.random.key(time)
-        with smax._in_its_own_ways():
+    modules = [importlib.import_module(f"jaxmarl.environments.smax.{part}") for part in ("heuristic_enemy", "heuristic_enemy_smax_env")]
+    script = modules[0].HeuristicPolicyState(world.goals, world.grudges)
+    state = modules[1].State(smax._to_simulator(world, env.game), script)
+    # Sight of several at once, shots and deaths must all have happened.
+    fights, crowds = 0, 0
+    for time in range(25):
+        key, draw_key = jax.random.key(time), jax.random.key(1000 + time)
+        available = look(env.situation(world))[1]
+        actions, _ = Charge().act(None, None, available, key) if time % 4 else (draw_available(draw_key, available), None)
+        crowds += int((distances(world)[env.num_agents :, : env.num_agents] < 8).sum(-1).max() > 1)
+        with jax.numpy_rank_promotion("allow"):
             named = {agent: actions[number] for number, agent in enumerate(stock.agents)}
             _, state, rewards, _, _ = stock.step_env(key, state, named)
         world, step = step_jitted(env, world, actions, key)
-        np.testing.assert_allclose(step.reward, 10 * rewards["ally_0"], atol=1e-5)
+        fights += int((np.asarray(world.attacks)[env.num_agents :] > STOP).any())
+        np.testing.assert_allclose(step.reward, 10 * rewards["ally_0"], atol=1e-4)
+        alive = np.asarray(world.alive)
+        theirs = state.state
+        for mine, other in (
+            (world.positions, theirs.unit_positions),
+            (world.health, theirs.unit_health),
+            (world.cooldowns, theirs.unit_weapon_cooldowns),
+            (world.moves, theirs.prev_movement_actions),
+            (world.attacks, theirs.prev_attack_actions),
+        ):
+            np.testing.assert_allclose(np.asarray(mine)[alive], np.asarray(other)[alive], atol=1e-3)
+        remembered = state.enemy_policy_state
+        np.testing.assert_array_equal(world.grudges[alive[env.num_agents :]], remembered.last_attacked_enemy[alive[env.num_agents :]])
+        np.testing.assert_allclose(world.goals[alive[env.num_agents :]], remembered.default_target[alive[env.num_agents :]], atol=1e-4)
+        if step.ended:
+            break
+    assert fights > 3 and crowds > 1
+
+
+def distances(world: BattleWorld) -> np.ndarray:
+    positions = np.asarray(world.positions)
+    return np.linalg.norm(positions[:, None] - positions[None], axis=-1)
+
+
+@playable
+@pytest.mark.parametrize("name", [SMALL, pytest.param("2s3z", marks=pytest.mark.slow), pytest.param("5m_vs_6m", marks=pytest.mark.slow)])
+def test_battles_begin_as_in_the_scenario_of_that_name(name: str) -> None:
+    env, module = battle_named(name), smax.load()
+    stock, key = module.SMAX(scenario=module.map_name_to_scenario(name)), jax.random.key(7)
+    with jax.numpy_rank_promotion("allow"):
+        _, state = stock.reset(jax.random.split(key)[0])
+    world, _ = jax.jit(env.reset)(key)
+    for mine, theirs in ((world.positions, state.unit_positions), (world.health, state.unit_health), (world.kinds, state.unit_types)):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
 @playable
@@ -244,24 +284,27 @@ def test_a_step_is_compiled_once() -> None:
         assert jax.tree.map(jnp.shape, shown) == jax.tree.map(jnp.shape, first)
     assert step._cache_size() == 1
     assert not any(leaf.weak_type for leaf in jax.tree.leaves((world, shown)))
-    with smax._in_its_own_ways():
-        stock = env.game.reset(jax.random.key(0))[1]
-    assert any(leaf.weak_type for leaf in jax.tree.leaves(stock)), "the simulator has mended this; so can we"
 
 
-@playable
-def test_enemies_who_see_nobody_are_no_error_where_nan_is_one() -> None:
-    # Whether 0/0 becomes NaN there is up to the compiler (on processors it divides bits by a selection), so the guard has its own check.
-    game, nothing = battle_named(SMALL).game, jnp.zeros(3)
-    blind = jnp.zeros((3, game.obs_size)).at[:, -6].set(1.0)
-    memory = game.get_enemy_policy_initial_state(jax.random.key(0))
-    with jax.debug_nans(True):
-        with smax._in_its_own_ways():
-            chosen, _ = game.get_enemy_actions(jax.random.key(0), memory, blind)
-            assert jnp.isnan(nothing / nothing).all()
-        with pytest.raises(FloatingPointError):
-            nothing / nothing
-    assert all(0 <= int(action) < STOP for action in chosen.values())
+def test_enemies_who_see_nobody_cross_the_map() -> None:
+    # Each step of theirs would be NaN if anything were divided by how many they see.
+    world = placed([(2.0, 2.0), (3.0, 2.0), (2.0, 4.0), (30.0, 16.0), (16.0, 30.0), (28.0, 20.0)], [45.0] * 6)
+    world = replace(world, goals=jnp.zeros((3, 2)))
+    with jax.debug_nans(True), jax.disable_jit():
+        orders, goals, grudges = command(
+            *(world.positions, world.alive, world.kinds[3:], world.goals, world.grudges, jax.random.key(0)),
+            size=SIZE,
+            first_attack=STOP + 1,
+        )
+    assert orders.tolist() == [3, 2, 3] and grudges.tolist() == [-1, -1, -1], "west, south and west"
+    assert goals.tolist() == [[2.0, 16.0], [16.0, 2.0], [4.0, 12.0]]
+
+
+def test_enemies_follow_each_of_those_they_see_equally_often() -> None:
+    seen = jnp.array([[True, False, True, True], [False, False, True, False]])
+    drawn = np.asarray(jax.vmap(lambda key: draw_seen(key, seen))(jax.random.split(jax.random.key(0), 3000)))
+    np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=4) / 3000, [1 / 3, 0, 1 / 3, 1 / 3], atol=0.03)
+    assert (drawn[:, 1] == 2).all()
 
 
 @playable
