@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from comad import envs
-from comad.bench.plain_battle import battle_spans
+from comad.bench import plain_battle
 from comad.bench.plain_navigation import PlainNavigation
 from comad.envs.battle import Battle
 from comad.envs.foraging import Foraging
@@ -78,7 +78,7 @@ def measure(
 
     Timed for our worlds: whole episodes as `rollout` plays them, resets and the choice of random actions included, until the last
     of the episodes has ended. Timed for the peers: the steps and the choice of one legal action per agent; their resets are not
-    timed, which favors them, except for those that are part of jaxmarl's every step.
+    timed, which favors them. Battles are played on by both sides without waiting for the last one to end (`plain_battle`).
 
     Args:
         worlds: names of worlds.
@@ -136,6 +136,8 @@ def missing(peer: str) -> bool:
 
 def _our_spans(world: str, num_envs: int) -> Spans:
     env = envs.make(world)
+    if isinstance(env, Battle):
+        yield from plain_battle.our_spans(env, num_envs)
     player = RandomPlayer(env.spec)
     draw_keys = jax.jit(lambda span: episode_keys(jax.random.fold_in(jax.random.key(0), span), 0, num_envs))
     for span in itertools.count():
@@ -149,7 +151,7 @@ def _our_spans(world: str, num_envs: int) -> Spans:
 def _peer_spans(world: str, num_envs: int) -> Spans:
     env = envs.make(world)
     if isinstance(env, Battle):
-        return battle_spans(env, num_envs)
+        return plain_battle.their_spans(env, num_envs)
     if isinstance(env, Navigation):
         return _plain_navigation_spans(env)
     assert isinstance(env, Foraging)

@@ -291,10 +291,9 @@ def test_enemies_who_see_nobody_cross_the_map() -> None:
     world = placed([(2.0, 2.0), (3.0, 2.0), (2.0, 4.0), (30.0, 16.0), (16.0, 30.0), (28.0, 20.0)], [45.0] * 6)
     world = replace(world, goals=jnp.zeros((3, 2)))
     with jax.debug_nans(True), jax.disable_jit():
+        memory = world.goals, world.grudges
         orders, goals, grudges = command(
-            *(world.positions, world.alive, world.kinds[3:], world.goals, world.grudges, jax.random.key(0)),
-            size=SIZE,
-            first_attack=STOP + 1,
+            world.positions, world.alive, world.kinds[3:], *memory, jax.random.key(0), size=SIZE, first_attack=STOP + 1
         )
     assert orders.tolist() == [3, 2, 3] and grudges.tolist() == [-1, -1, -1], "west, south and west"
     assert goals.tolist() == [[2.0, 16.0], [16.0, 2.0], [4.0, 12.0]]
