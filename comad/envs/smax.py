@@ -24,8 +24,6 @@ SIZE = 32.0
 """Width and height of the map, in cells."""
 MARGIN = 1.0
 """Nobody starts closer to a wall than this: touching one is death, and crowded units push each other."""
-SETTLING = 32
-"""How often crowded units push each other before the battle begins; with fewer some would be pushed into a wall by its first step."""
 STOP = 4
 """The action that does nothing; those before it are moves, those after it attacks."""
 DIRECTIONS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0], [0, 0]], np.float32)
@@ -82,19 +80,14 @@ def advance(game: Any, world: BattleWorld, actions: Actions, key: PRNGKey) -> tu
 
 
 def recast(game: Any, world: BattleWorld, kinds: Int[Array, " unit"]) -> BattleWorld:
-    """The same start with other units, moved inside the map and apart.
+    """The same start with other units, pushed apart as far as they are large now, and inside the map.
 
     Left to itself the simulator starts about one unit in a hundred outside the map, where it dies at once.
     """
-
-    def push(_: Any, positions: Float[Array, "unit 2"]) -> Float[Array, "unit 2"]:
-        units = _to_simulator(replace(recruited, positions=positions), game)
-        return fold_inside(game._push_units_away(units).unit_positions)
-
     recruited = replace(world, kinds=kinds, health=jnp.asarray(HEALTH)[kinds])
     with _in_its_own_ways():
-        positions = jax.lax.fori_loop(0, SETTLING, push, fold_inside(world.positions))
-    return replace(recruited, positions=positions)
+        pushed = game._push_units_away(_to_simulator(recruited, game))
+    return replace(recruited, positions=fold_inside(pushed.unit_positions))
 
 
 def fold_inside(positions: Float[Array, "unit 2"]) -> Float[Array, "unit 2"]:
