@@ -1,4 +1,4 @@
-"""SMAX, the battle simulator of jaxmarl, behind a few pure functions: everything this package knows of its insides is in this file."""
+"""SMAX, the battle simulator of jaxmarl, behind a few pure functions: what this package knows of its state is in this file."""
 
 import contextlib
 import functools
