@@ -1,7 +1,7 @@
 import pytest
 
-from comad.datasets.flat import widths
-from comad.datasets.starcraft import starcraft_map
+from comad.envs.starcraft_maps import starcraft_map
+from comad.envs.vectors import widths
 from comad.errors import UserError
 from comad.types import Feature
 
