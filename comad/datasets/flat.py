@@ -19,10 +19,10 @@ def flatten(spec: Spec, values: Mapping[str, np.ndarray]) -> Values:
     last_actions[starts] = 0.0
     terminated = np.zeros(len(onehot), bool)
     terminated[starts + lengths - 1] = values["episode.terminated"]
-    state = (values[f"state.{name}"] for name in ("agents", "targets", "context"))
+    agents, targets, context = (values[f"state.{name}"] for name in ("agents", "targets", "context"))
     return {
         "obs": vectors.join_obs(spec, *_seen(spec, values)),
-        "state": vectors.join_state(spec, *state, last_actions),
+        "state": vectors.join_state(spec, agents, targets, context, last_actions),
         "avail_actions": values["available"],
         "actions": values["actions"][..., None],
         "actions_onehot": onehot,

@@ -106,7 +106,7 @@ def export_hdf5(dataset: Dataset, destination: Path) -> Path:
     if not isinstance(spec.actions, Discrete):
         raise UserError(f"{dataset.path}: the HDF5 layout has numbered actions only, and those of {spec.env} are continuous")
     if has_healers(spec):
-        raise UserError(f"{dataset.path}: a medivac of {spec.env} keeps its allies as targets, so its whole view cannot be written any more")
+        raise UserError(f"{dataset.path}: medivacs of {spec.env} keep allies as targets, so all they saw cannot be written any more")
     # Stored features are in the units of the file already.
     values = {name: dataset.read(name) if column.kind == "bits" else dataset.arrays[name] for name, column in dataset.columns.items()}
     fields = flatten(spec, values)

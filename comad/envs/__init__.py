@@ -3,11 +3,12 @@
 import importlib.util
 from typing import Any
 
-from comad.envs import battle, foraging, navigation
+from comad.envs import battle, foraging, navigation, starcraft
 from comad.envs.base import Env, HostEnv, not_installed
-from comad.errors import unknown
+from comad.envs.starcraft import Starcraft
+from comad.errors import UserError, unknown
 
-ENVS = {"cn": navigation, "lbf": foraging, "battle": battle}
+ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft}
 EXTRAS = {"battle": "jaxmarl"}
 """Families that play in somebody else's simulator, and its package; the extra that installs it has the family's name."""
 
@@ -25,14 +26,21 @@ def find(name: str) -> Env[Any] | HostEnv[Any]:
 def make(name: str) -> Env[Any] | HostEnv[Any]:
     """The world of that name, ready to be played."""
     family, env = _find(name)
-    if family in missing_extras():
+    if isinstance(env, Starcraft):
+        env.check_playable()
+    elif family in missing_extras():
         raise not_installed(f"worlds like {name}", EXTRAS[family], family)
     return env
 
 
 def missing_extras() -> set[str]:
     """Families whose simulator is not installed."""
-    return {family for family, package in EXTRAS.items() if importlib.util.find_spec(package) is None}
+    absent = {family for family, package in EXTRAS.items() if importlib.util.find_spec(package) is None}
+    try:
+        make(starcraft.NAMES[0])
+    except UserError:
+        absent.add("starcraft")
+    return absent
 
 
 def _find(name: str) -> tuple[str, Env[Any] | HostEnv[Any]]:

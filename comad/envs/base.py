@@ -64,6 +64,20 @@ class HostEnv(Protocol[World]):
         ...
 
 
+@runtime_checkable
+class Scarce(Protocol):
+    """A world of which few can be played side by side, such as a game that is a program of its own. More are played in turn."""
+
+    @property
+    def at_once(self) -> int:
+        """The most episodes at a time."""
+        ...
+
+
+class SimulatorError(UserError):
+    """A simulator broke down in the middle of its episodes, which are lost and can only be played again from their starts."""
+
+
 def rules_of(family: str, version: int, env: Any) -> str:
     """What identifies a world, as canonical JSON: its family, the version of that family's code, the settings of this instance."""
     return json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.envs import scene, smax
+from comad.envs import fighters, scene, smax
 from comad.envs.base import rules_of
+from comad.envs.fighters import Fighter
 from comad.envs.smax import SIZE, STOP, BattleWorld
 from comad.envs.units import (
     COOLDOWN,
@@ -163,19 +164,15 @@ class Battle:
         """Units as discs with the letter of their kind and a bar of health above, ours blue and theirs red; shots as lines."""
         alive, kinds, health = np.asarray(world.health) > 0, np.asarray(world.kinds), np.asarray(world.health, float)
         columns, rows = np.asarray(world.positions, float)[:, 0] - 0.5, SIZE - np.asarray(world.positions, float)[:, 1] - 0.5
-        lines, discs, bars = [], [], []
+        lines, units = [], []
         for unit in np.flatnonzero(alive).tolist():
             kind, row, column = KINDS[kinds[unit]], float(rows[unit]), float(columns[unit])
-            color = scene.AGENT if unit < self.num_agents else scene.FOE
-            discs.append(scene.Mark("disc", row, column, color, label=kind.letter.upper(), size=2 * kind.radius))
-            share, top = float(health[unit]) / kind.health, row - kind.radius - BAR_GAP
-            bars.append(scene.Mark("bar", top, column, scene.FAINT, size=BAR_WIDTH))
-            bars.append(scene.Mark("bar", top, column - BAR_WIDTH * (1 - share) / 2, scene.DONE, size=BAR_WIDTH * share))
+            units.append(Fighter(row, column, unit < self.num_agents, kind.letter, kind.radius, float(health[unit]) / kind.health))
             hit = self.victim(world, unit)
             if hit is not None:
-                lines.append(scene.Mark("line", row, column, color, end=(float(rows[hit]), float(columns[hit]))))
+                lines.append(scene.Mark("line", row, column, units[-1].color, end=(float(rows[hit]), float(columns[hit]))))
         title = f"{self.name.upper()}   step {int(world.time)} of {self.limit}"
-        return scene.Scene(int(SIZE), int(SIZE), (*lines, *discs, *bars), title)
+        return scene.Scene(int(SIZE), int(SIZE), (*lines, *fighters.draw(units)), title)
 
     def victim(self, world: BattleWorld, unit: int) -> int | None:
         """Whom a unit has shot in the step that led here, as far as its cooldown tells."""
@@ -184,10 +181,6 @@ class Battle:
         if target < 0 or float(world.cooldowns[unit]) < full - smax.STEP_SECONDS:
             return None
         return self.num_agents + target if unit < self.num_agents else self.num_agents - 1 - target
-
-
-BAR_WIDTH, BAR_GAP = 1.2, 0.35
-"""Of the bars of health, in cells."""
 
 
 def look(state: StateTokens) -> tuple[Tokens, Bool[Array, "agent action"]]:

@@ -35,7 +35,7 @@ RACE_PATTERN = re.compile(r"([a-z]+)_(\d+)v(\d+)")
 
 STOCK_LIMITS = {
     **{"3m": 60, "8m": 120, "25m": 150, "5m_vs_6m": 70, "8m_vs_9m": 120, "10m_vs_11m": 150, "27m_vs_30m": 180},
-    **{"2s3z": 120, "3s5z": 150, "3s5z_vs_3s6z": 170, "3s_vs_3z": 150, "3s_vs_4z": 200, "3s_vs_5z": 250},
+    **{"2s3z": 120, "3s5z": 150, "3s5z_vs_3s6z": 170, "3s_vs_3z": 150, "3s_vs_4z": 200, "3s_vs_5z": 250, "2m_vs_1z": 150},
 }
 """Steps of an episode on the maps that come with SMAC."""
 ODIS_LIMITS = {
@@ -43,6 +43,7 @@ ODIS_LIMITS = {
     **{"4m_vs_5m": 60, "6m_vs_7m": 80, "7m_vs_8m": 90, "9m_vs_10m": 140, "10m_vs_12m": 160, "11m_vs_12m": 160, "13m_vs_15m": 160},
     **{"1s3z": 120, "1s4z": 130, "1s5z": 140, "2s4z": 130, "2s5z": 150, "3s3z": 140, "3s4z": 140, "4s3z": 150, "4s4z": 150, "4s5z": 160},
     **{"4s6z": 170, "3s6z_vs_3s7z": 180, "4s5z_vs_4s6z": 180, "4s6z_vs_4s7z": 200},
+    **{"3s_vs_6z": 300, "4s_vs_5z": 200, "4s_vs_6z": 250, "4s_vs_7z": 300},
 }
 """The same for the maps that the authors of ODIS added."""
 PROPOSED_LIMITS = {"1s1z": 120, "2s1z_vs_3z": 150, "2s2z_vs_4z": 150, "4s4z_vs_8z": 200}

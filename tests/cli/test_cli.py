@@ -16,7 +16,7 @@ from PIL.GifImagePlugin import GifImageFile
 
 import comad
 from comad import envs, streams
-from comad.cli import VERBS, doctor, evaluate, main
+from comad.cli import VERBS, evaluate, main
 from comad.cli.evaluate import Evaluate
 from comad.cli.play import Play
 from comad.cli.tasks import find_task
@@ -212,27 +212,6 @@ def test_doctor_says_when_the_cache_is_not_safe(
     monkeypatch.setenv("COMAD_CACHE", str(tmp_path / "open"))
     assert main(["doctor"]) == 0
     assert "not used" in capsys.readouterr().out
-
-
-def test_doctor_tells_one_smac_from_the_other_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "packages" / "smac"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise RuntimeError('not the game')")
-    monkeypatch.syspath_prepend(str(package.parent))
-    assert not doctor.installed("smac.env.starcraft2")
-    (package / "env" / "starcraft2").mkdir(parents=True)
-    for folder in (package / "env", package / "env" / "starcraft2"):
-        (folder / "__init__.py").touch()
-    assert doctor.installed("smac.env.starcraft2")
-    assert not doctor.installed("json.decoder.deeper")
-
-
-def test_doctor_finds_the_game_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SC2PATH", raising=False)
-    assert not doctor.examine()["optional"]["StarCraft II"]["found"]
-    monkeypatch.setenv("SC2PATH", str(tmp_path))
-    assert doctor.examine()["optional"]["StarCraft II"]["found"]
 
 
 def single_episode(seed: int) -> Outcome:
