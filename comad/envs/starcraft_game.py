@@ -26,8 +26,8 @@ class Game(Protocol):
         """Sizes of everything."""
         ...
 
-    def reset(self, *episode_config: dict[str, Any]) -> Any:
-        """Begin an episode; SMACv2 is told how."""
+    def reset(self, *args: Any, **kwargs: Any) -> Any:
+        """Begin an episode; SMACv2's is told how, in a configuration."""
         ...
 
     def step(self, actions: list[int]) -> tuple[float, bool, dict[str, Any]]:
