@@ -1,5 +1,6 @@
 """A stand-in for the environments of SMAC and SMACv2: their documented interface and vectors around a toy battle, and no game."""
 
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ TYPES = {
     **{"10gen_protoss": (["stalker", "zealot", "colossus"],) * 2, "10gen_terran": (["marine", "marauder", "medivac"],) * 2},
 }
 RANGES = {"marine": (9, 5), "marauder": (10, 6), "medivac": (11, 4), "stalker": (10, 6), "zealot": (9, 2), "colossus": (10, 7)}
+LOCK = threading.Lock()
 STEPS = {2: (0, 2), 3: (0, -2), 4: (2, 0), 5: (-2, 0)}
 REGISTRY: dict[str, dict[str, Any]] = {
     "3m": {"n_agents": 3, "n_enemies": 3, "limit": 6, "units": ["marine"] * 3},
@@ -47,9 +49,14 @@ class StarCraft2Env:
         self.opened.append(self)
         self.fail("start")
 
+    def fails(self, when: str) -> bool:
+        with LOCK:
+            left = self.faults.get(when, 0)
+            self.faults[when] = max(0, left - 1)
+        return left > 0
+
     def fail(self, when: str) -> None:
-        if self.faults.get(when, 0):
-            self.faults[when] -= 1
+        if self.fails(when):
             raise ConnectionError(f"no {when} today")
 
     def reset(self, episode_config: dict[str, Any] | None = None) -> tuple[Any, Any]:
@@ -72,8 +79,7 @@ class StarCraft2Env:
     def step(self, actions: list[int]) -> tuple[float, bool, dict[str, Any]]:
         available, before = self.get_avail_actions(), self.health.copy()
         assert self.running and all(available[agent][action] for agent, action in enumerate(actions)), actions
-        if self.faults.get("step", 0):
-            self.faults["step"] -= 1
+        if self.fails("step"):
             return 0, True, {}
         self.last_action = np.eye(6 + self.n_enemies)[actions]
         for agent, action in enumerate(actions):

@@ -16,7 +16,9 @@ PACKAGES = {
 }
 """The module that proves each package is there (the package index has another ``smac``), and the line that gets it."""
 GET_GAME = "install StarCraft II and set SC2PATH to its folder"
-GET_MAPS = "unpack SMAC_Maps.zip, which is among the releases of SMAC and in the sources of SMACv2, into Maps in the folder of StarCraft II"
+GET_MAPS = (
+    "copy SMAC_Maps from the sources of SMACv2 (smacv2/env/starcraft2/maps), which has SMAC's as well, into Maps in the game's folder"
+)
 GET_ODIS = "get github.com/LAMDA-RL/ODIS and copy its smac_patch over smac's maps, as its install_smac_patch.sh does"
 
 

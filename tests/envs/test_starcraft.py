@@ -1,5 +1,6 @@
 """StarCraft II behind the contract of worlds, with a stand-in for the game."""
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ import starcraft_fake
 from starcraft_fake import StarCraft2Env
 
 from comad import envs
+from comad.datasets.collect import collect
+from comad.datasets.hdf5 import export_hdf5, import_hdf5
+from comad.datasets.store import check, open_dataset
 from comad.envs.base import HostEnv, Scarce
 from comad.envs.rollout import episode_keys, rollout
 from comad.envs.scene import AGENT, FOE
@@ -145,6 +149,19 @@ def test_a_rollout_plays_in_turns_and_once_more_if_a_game_breaks_down(monkeypatc
     StarCraft2Env.faults["step"] = 3
     with pytest.raises(UserError, match=r"starcraft-3m: StarCraft II broke down in the middle of an episode \(KeyError: 'battle_won'\)"):
         rollout(MARINES, Charge(), keys[:2], everything)
+
+
+def test_recorded_games_are_like_other_peoples_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMAD_GAMES", "2")
+    monkeypatch.setattr("comad.datasets.collect.CHUNK", 2)
+    assert list(collect(tmp_path / "ours", MARINES, Charge(), "expert", 2, 0, {})) == [2]
+    ours = open_dataset(tmp_path / "ours")
+    theirs = import_hdf5(export_hdf5(ours, tmp_path / "played.h5"), "3m", "expert", tmp_path / "theirs")
+    assert theirs.content == ours.content and theirs.spec == MARINES.spec
+    assert check(ours) == [] and ours.read("episode.success").any()
+    healing = dataclasses.replace(ours, spec=find_map("terran_5v5").spec)
+    with pytest.raises(UserError, match="medivacs of starcraft-terran_5v5 keep allies as targets"):
+        export_hdf5(healing, tmp_path / "never.h5")
 
 
 @pytest.mark.parametrize("when", ["start", "reset"])

@@ -45,7 +45,7 @@ def test_what_else_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert "smac has no map 1s1z, which nobody has published; 1s1z without starcraft plays" in refusal("starcraft-1s1z", capsys)
     assert "smacv2 has no map 10gen_zerg, which newer ones have" in refusal("starcraft-zerg_5v6", capsys)
     (starcraft_site.maps_folder() / "2s3z.SC2Map").unlink()
-    assert "2s3z.SC2Map: unpack SMAC_Maps.zip" in refusal("starcraft-2s3z", capsys)
+    assert "2s3z.SC2Map: copy SMAC_Maps from the sources of SMACv2" in refusal("starcraft-2s3z", capsys)
 
 
 def test_doctor_tells_one_smac_from_the_other_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
