@@ -13,10 +13,11 @@ from jaxtyping import Array, Bool, Float, Int
 from comad.envs import fighters, vectors
 from comad.envs.fighters import Fighter
 from comad.envs.scene import Scene
-from comad.envs.starcraft_game import Game, Games, Sight, most_games, open_games
+from comad.envs.starcraft_game import Game, Games, Sight, describe, most_games, open_games
 from comad.envs.starcraft_maps import FAMILY, PAPER_MAPS, PROPOSED_LIMITS, RaceMap, Rules, StarcraftMap, find_map
 from comad.envs.starcraft_site import GET_ODIS, PACKAGES, Needs, check_playable
 from comad.envs.starcraft_starts import SIZE, draw_start
+from comad.envs.units import KINDS
 from comad.errors import UserError
 from comad.types import Feature, Spec, StateTokens, Step, Tokens
 
@@ -35,9 +36,8 @@ RACE_SETTINGS = {
 }
 """The same for SMACv2 alone."""
 LOOKS = {
-    **{"marine": ("m", 0.375), "marauder": ("a", 0.5625), "medivac": ("v", 0.75)},
-    **{"stalker": ("s", 0.625), "zealot": ("z", 0.5), "colossus": ("c", 1.0)},
-    **{"zergling": ("g", 0.375), "hydralisk": ("h", 0.625), "baneling": ("b", 0.375)},
+    **{kind.name: (kind.letter, kind.radius) for kind in KINDS},
+    **{"medivac": ("v", 0.75), "colossus": ("c", 1.0), "baneling": ("b", 0.375)},
 }
 """Letter and radius of units in pictures."""
 
@@ -78,6 +78,7 @@ class Starcraft:
 
     def reset_many(self, seeds: np.ndarray) -> tuple[StarcraftWorld, Step]:
         """A game per seed, started if there are not enough."""
+        load(needs_of(self.rules).package)
         games, places = self.games, np.arange(len(seeds))
         return self.show(games.together(places, lambda place: games.reset(place, int(seeds[place]))), np.zeros(len(seeds), np.int32))
 
@@ -160,8 +161,7 @@ def needs_of(rules: Rules) -> Needs:
 def start(rules: Rules, seed: int) -> Game:
     """A new game program, not yet begun. The seed is that of the whole program: neither package takes one per episode."""
     needs = needs_of(rules)
-    package: Any = importlib.import_module(f"{needs.package}.env")
-    game: Game = package.StarCraft2Env(map_name=needs.map_name, seed=seed, **SETTINGS, **team_settings(rules))
+    game: Game = load(needs.package).StarCraft2Env(map_name=needs.map_name, seed=seed, **SETTINGS, **team_settings(rules))
     found, spec = game.get_env_info(), rules.spec
     obs, state = vectors.widths(spec)
     expected = {"n_agents": spec.num_agents, "n_actions": spec.num_actions, "obs_shape": obs, "state_shape": state}
@@ -171,6 +171,15 @@ def start(rules: Rules, seed: int) -> Game:
         game.close()
         raise UserError(f"{spec.env}: the installed {needs.package} has another map of this name: {', '.join(wrong)}")
     return game
+
+
+def load(package: str) -> Any:
+    """The module with the environment, imported when the first game starts, and not by several threads at once."""
+    try:
+        return importlib.import_module(f"{package}.env")
+    # Old packages meet new ones here: whatever they raise, the user must mend it.
+    except Exception as error:
+        raise UserError(f"{package} is installed but cannot be imported ({describe(error)}); {PACKAGES[package][1]}") from error
 
 
 def team_settings(rules: Rules) -> dict[str, Any]:

@@ -64,11 +64,14 @@ def maps_folder() -> Path:
 
 
 def known_maps(package: str) -> set[str]:
-    """The maps a package has registered, read from its source because importing it needs the game's client; empty if it is not there."""
+    """The maps a package has registered, read from its source because importing it needs the game's client; empty if nothing is found."""
     found = find_module(f"{PACKAGES[package][0]}.maps.smac_maps")
     if found is None or found.origin is None:
         return set()
-    return set(_registered(ast.parse(Path(found.origin).read_text())))
+    try:
+        return set(_registered(ast.parse(Path(found.origin).read_text())))
+    except (OSError, SyntaxError, ValueError):
+        return set()
 
 
 def _registered(source: ast.AST) -> Iterator[str]:

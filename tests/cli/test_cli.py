@@ -44,7 +44,7 @@ def _away_from_home(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 WRONG = {
     "play cn-2 out.gif": "who is to play? give either the folder of a run, or --random, or --quality",
     "play --random cn-22 out.gif": "there is no world named 'cn-22'; did you mean cn-2",
-    "play --random chess out.gif": "there is no world named 'chess'; known: cn-10, ",
+    "play --random chess out.gif": "there is no world named 'chess'; known: 10m, ",
     "play --random cn-9-2x2 out.gif": "cn-9-2x2: needs 1 to 2 agents",
     "play --random BotomLeft out.gif": "did you mean lbf-bottomleft",
     "play --random cn-2 out.gif --seed -3": "--seed must be 0 or more, not -3",

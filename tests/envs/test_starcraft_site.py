@@ -1,6 +1,7 @@
 """What is missing before StarCraft II can be played, and how the command line says so."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import starcraft_fake
 
 from comad import envs
 from comad.cli import main
-from comad.envs import starcraft_game, starcraft_site
+from comad.envs import starcraft, starcraft_game, starcraft_site
 from comad.envs.starcraft_maps import ODIS_LIMITS
 from comad.errors import UserError
 
@@ -58,6 +59,8 @@ def test_doctor_tells_one_smac_from_the_other_without_running_it(tmp_path: Path,
     assert starcraft_site.installed("smac.env.starcraft2")
     assert starcraft_site.known_maps("smac") == set(starcraft_fake.REGISTRY)
     assert not starcraft_site.installed("json.decoder.deeper")
+    (tmp_path / "packages/smac/env/starcraft2/maps/smac_maps.py").write_text("no Python")
+    assert starcraft_site.known_maps("smac") == set()
 
 
 def test_doctor_looks_for_the_game_its_maps_and_those_of_odis(
@@ -78,6 +81,14 @@ def test_doctor_looks_for_the_game_its_maps_and_those_of_odis(
         monkeypatch.setitem(starcraft_fake.REGISTRY, name, {"n_agents": 1})
     (tmp_path / "packages/smac/env/starcraft2/maps/smac_maps.py").write_text(f"registry = {starcraft_fake.REGISTRY!r}")
     assert found() == [True] * 5
+
+
+def test_a_package_that_does_not_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starcraft_fake.install(tmp_path, monkeypatch)
+    (tmp_path / "packages/smac/env/__init__.py").write_text("import a_client_that_is_not_there")
+    with pytest.raises(UserError, match=r"smac is installed but cannot be imported .*a_client_that_is_not_there"):
+        starcraft.load("smac")
+    sys.modules.pop("smac", None)
 
 
 @pytest.mark.parametrize("given", ["none", "0", "-1", "2.5"])
