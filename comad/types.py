@@ -84,10 +84,17 @@ class Spec:
     """Steps after which an episode ends by itself."""
     full_view: bool = False
     """Every agent sees all, in the state's own features: observations are then a re-ordering of the state (`tokens.full_view`)."""
+    view: str = ""
+    """The family of worlds whose ``look`` tells what agents see from the state alone, if they do not see all of it."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_agents <= 2**ID_BITS:
             raise UserError(f"{self.env}: a team has 1 to {2**ID_BITS} agents, not {self.num_agents}")
+
+    @property
+    def seen_in_state(self) -> bool:
+        """Whether what agents see follows from the state (`envs.look`), so that nobody need keep it."""
+        return self.full_view or bool(self.view)
 
     @property
     def rules_hash(self) -> str:

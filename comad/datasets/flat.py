@@ -4,14 +4,20 @@ SMAC's observations are moves | enemies | allies | own and its states agents | e
 own | allies | targets and agents | targets | context.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
+import jax
 import numpy as np
 
 from comad.datasets.layout import Values, episode_starts
 from comad.datasets.starcraft import DIRECTIONS, is_starcraft
+from comad.envs import look
 from comad.tokens import other_agents
-from comad.types import Spec
+from comad.types import Spec, StateTokens
+
+BLOCK = 4096
+"""Moments whose observations are made at once."""
 
 
 def widths(spec: Spec) -> tuple[int, int]:
@@ -85,10 +91,18 @@ def _join_obs(spec: Spec, values: Mapping[str, np.ndarray]) -> np.ndarray:
         agents, targets = values["state.agents"], values["state.targets"][:, None]
         own, allies, targets = agents, agents[:, other_agents(spec.num_agents)], np.repeat(targets, spec.num_agents, axis=1)
     else:
-        own, allies, targets = (values[f"tokens.{name}"] for name in ("own", "allies", "targets"))
+        own, allies, targets = _derived(spec, values) if spec.view else (values[f"tokens.{name}"] for name in ("own", "allies", "targets"))
     allies, targets = (block.reshape(*block.shape[:2], -1) for block in (allies, targets))
     moves, body = np.split(own, [len(DIRECTIONS)], axis=-1)
     return np.concatenate([moves, targets, allies, body] if is_starcraft(spec) else [own, allies, targets], axis=-1)
+
+
+def _derived(spec: Spec, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Own, ally and target tokens where recordings leave them out, some moments at a time, for together they can be gigabytes."""
+    see = jax.jit(look, static_argnums=0)
+    state = [values[f"state.{field.name}"] for field in dataclasses.fields(StateTokens)]
+    blocks = [see(spec, StateTokens(*(part[first : first + BLOCK] for part in state))) for first in range(0, len(state[0]), BLOCK)]
+    return [np.concatenate([np.asarray(getattr(block, name)) for block in blocks]) for name in ("own", "allies", "targets")]
 
 
 def _join_state(spec: Spec, values: Mapping[str, np.ndarray], last_actions: np.ndarray) -> np.ndarray:

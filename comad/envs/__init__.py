@@ -3,9 +3,13 @@
 import importlib.util
 from typing import Any
 
+import jax
+
 from comad.envs import battle, foraging, navigation
 from comad.envs.base import Env, HostEnv, not_installed
 from comad.errors import unknown
+from comad.tokens import full_view
+from comad.types import Spec, StateTokens, Tokens
 
 ENVS = {"cn": navigation, "lbf": foraging, "battle": battle}
 EXTRAS = {"battle": "jaxmarl"}
@@ -28,6 +32,17 @@ def make(name: str) -> Env[Any] | HostEnv[Any]:
     if family in missing_extras():
         raise not_installed(f"worlds like {name}", EXTRAS[family], family)
     return env
+
+
+def look(spec: Spec, state: StateTokens) -> Tokens:
+    """What agents see, where that follows from the state (`Spec.seen_in_state`); with any leading axes."""
+    if spec.full_view:
+        return full_view(state)
+    see = ENVS[spec.view].look
+    for _ in state.agents.shape[:-2]:
+        see = jax.vmap(see)
+    tokens: Tokens = see(state)[0]
+    return tokens
 
 
 def missing_extras() -> set[str]:

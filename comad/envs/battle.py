@@ -85,6 +85,7 @@ class Battle:
             context=(),
             actions=Discrete((*MOVES, "stop"), targeted="attack"),
             limit=self.limit,
+            view="battle",
         )
 
     @property
