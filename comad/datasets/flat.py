@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from comad.datasets.layout import Values, episode_starts
@@ -101,7 +102,9 @@ def _derived(spec: Spec, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Own, ally and target tokens where recordings leave them out, some moments at a time, for together they can be gigabytes."""
     see = jax.jit(look, static_argnums=0)
     state = [values[f"state.{field.name}"] for field in dataclasses.fields(StateTokens)]
-    blocks = [see(spec, StateTokens(*(part[first : first + BLOCK] for part in state))) for first in range(0, len(state[0]), BLOCK)]
+    blocks = [
+        see(spec, StateTokens(*(jnp.asarray(part[first : first + BLOCK]) for part in state))) for first in range(0, len(state[0]), BLOCK)
+    ]
     return [np.concatenate([np.asarray(getattr(block, name)) for block in blocks]) for name in ("own", "allies", "targets")]
 
 
