@@ -86,6 +86,7 @@ class Battle:
             actions=Discrete((*MOVES, "stop"), targeted="attack"),
             limit=self.limit,
             view="battle",
+            metric="success",
         )
 
     @property
