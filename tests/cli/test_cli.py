@@ -44,7 +44,7 @@ def _away_from_home(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 WRONG = {
     "play cn-2 out.gif": "who is to play? give either the folder of a run, or --random, or --quality",
     "play --random cn-22 out.gif": "there is no world named 'cn-22'; did you mean cn-2",
-    "play --random chess out.gif": "there is no world named 'chess'; known: cn-10, ",
+    "play --random chess out.gif": "there is no world named 'chess'; known: 10m, ",
     "play --random cn-9-2x2 out.gif": "cn-9-2x2: needs 1 to 2 agents",
     "play --random BotomLeft out.gif": "did you mean lbf-bottomleft",
     "play --random cn-2 out.gif --seed -3": "--seed must be 0 or more, not -3",
@@ -69,7 +69,7 @@ WRONG = {
     "train comad --stream cn --updates 0": "--updates must be 1 or more, not 0",
     "train comad --stream cn --updates 10": "20 evaluations do not fit into 10 updates",
     "train comad --stream cn --seed -1": "--seed must be 0 or more, not -1",
-    "bench step --shapes 3m --cores 1": "there is no shape named '3m'",
+    "bench step --shapes 3q --cores 1": "there is no shape named '3q'",
     "bench step --seconds 0": "--seconds must be more than 0, not 0.0",
     "bench step --cores": "nothing to measure",
     "bench step --methods cmad --shapes lbf --cores 1": "there is no method named 'cmad'; did you mean comad",
