@@ -1,13 +1,19 @@
 """Whole datasets as the flat vectors of other people's files, and those as the columns of a dataset."""
 
+import dataclasses
 from collections.abc import Mapping
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from comad.datasets.layout import Values, episode_starts
-from comad.envs import vectors
+from comad.envs import look, vectors
 from comad.tokens import other_agents
-from comad.types import Spec
+from comad.types import Spec, StateTokens
+
+BLOCK = 4096
+"""Moments whose observations are made at once."""
 
 
 def flatten(spec: Spec, values: Mapping[str, np.ndarray]) -> Values:
@@ -41,7 +47,20 @@ def split(spec: Spec, obs: np.ndarray, state: np.ndarray) -> Values:
 
 def _seen(spec: Spec, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Own, ally and target tokens of every agent."""
-    if not spec.full_view:
-        return values["tokens.own"], values["tokens.allies"], values["tokens.targets"]
-    agents, targets = values["state.agents"], values["state.targets"][:, None]
-    return agents, agents[:, other_agents(spec.num_agents)], np.repeat(targets, spec.num_agents, axis=1)
+    if spec.full_view:
+        agents, targets = values["state.agents"], values["state.targets"][:, None]
+        return agents, agents[:, other_agents(spec.num_agents)], np.repeat(targets, spec.num_agents, axis=1)
+    if spec.view:
+        return _derived(spec, values)
+    return values["tokens.own"], values["tokens.allies"], values["tokens.targets"]
+
+
+def _derived(spec: Spec, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same where recordings leave them out, some moments at a time, for together they can be gigabytes."""
+    see = jax.jit(look, static_argnums=0)
+    state = [values[f"state.{field.name}"] for field in dataclasses.fields(StateTokens)]
+    blocks = [
+        see(spec, StateTokens(*(jnp.asarray(part[first : first + BLOCK]) for part in state))) for first in range(0, len(state[0]), BLOCK)
+    ]
+    own, allies, targets = (np.concatenate([np.asarray(getattr(block, name)) for block in blocks]) for name in ("own", "allies", "targets"))
+    return own, allies, targets

@@ -3,10 +3,14 @@
 import importlib.util
 from typing import Any
 
+import jax
+
 from comad.envs import battle, foraging, navigation, starcraft
 from comad.envs.base import Env, HostEnv, not_installed
 from comad.envs.starcraft import Starcraft
 from comad.errors import UserError, unknown
+from comad.tokens import full_view
+from comad.types import Spec, StateTokens, Tokens
 
 ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft}
 EXTRAS = {"battle": "jaxmarl"}
@@ -31,6 +35,17 @@ def make(name: str) -> Env[Any] | HostEnv[Any]:
     elif family in missing_extras():
         raise not_installed(f"worlds like {name}", EXTRAS[family], family)
     return env
+
+
+def look(spec: Spec, state: StateTokens) -> Tokens:
+    """What agents see, where that follows from the state (`Spec.seen_in_state`); with any leading axes."""
+    if spec.full_view:
+        return full_view(state)
+    see = ENVS[spec.view].look
+    for _ in state.agents.shape[:-2]:
+        see = jax.vmap(see)
+    tokens: Tokens = see(state)[0]
+    return tokens
 
 
 def missing_extras() -> set[str]:

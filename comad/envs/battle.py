@@ -86,6 +86,8 @@ class Battle:
             context=(),
             actions=Discrete((*MOVES, "stop"), targeted="attack"),
             limit=self.limit,
+            view="battle",
+            metric="success",
         )
 
     @property

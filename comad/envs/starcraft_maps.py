@@ -194,6 +194,7 @@ def _spec(rules: Rules, kinds: tuple[Kinds, Kinds], own_place: tuple[Feature, ..
         context=(),
         actions=ACTIONS,
         limit=rules.limit,
+        metric="success",
     )
 
 

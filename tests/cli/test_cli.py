@@ -19,7 +19,7 @@ from comad import envs, streams
 from comad.cli import VERBS, evaluate, main
 from comad.cli.evaluate import Evaluate
 from comad.cli.play import Play
-from comad.cli.tasks import find_task
+from comad.cli.tasks import choose, find_task
 from comad.cli.teams import Source
 from comad.cli.terminal import progress
 from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
@@ -69,7 +69,7 @@ WRONG = {
     "train comad --stream cn --updates 0": "--updates must be 1 or more, not 0",
     "train comad --stream cn --updates 10": "20 evaluations do not fit into 10 updates",
     "train comad --stream cn --seed -1": "--seed must be 0 or more, not -1",
-    "bench step --shapes 3m --cores 1": "there is no shape named '3m'",
+    "bench step --shapes 3q --cores 1": "there is no shape named '3q'",
     "bench step --seconds 0": "--seconds must be more than 0, not 0.0",
     "bench step --cores": "nothing to measure",
     "bench step --methods cmad --shapes lbf --cores 1": "there is no method named 'cmad'; did you mean comad",
@@ -235,6 +235,11 @@ def test_play_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["play", "--random", task, out, "--seed", seed]) == 0
     assert Path("a.gif").read_bytes() == Path("b.gif").read_bytes() != Path("c.gif").read_bytes()
     assert "wrote c.gif" in capsys.readouterr().out
+
+
+def test_worlds_whose_returns_have_other_scales_are_judged_by_success() -> None:
+    assert choose(None, ["cn-2", "lbf-bottom"]).metric == "return"
+    assert choose(None, ["cn-2", "3m"]).metric == choose("marines", ["4m"]).metric == "success"
 
 
 def test_tasks_go_by_their_name_in_a_stream_or_by_their_world() -> None:
