@@ -5,6 +5,7 @@ from pathlib import Path
 import h5py
 import jax
 import numpy as np
+import pytest
 from battles import SMALL, battle_named, moments, playable
 from recorded import record
 
@@ -14,6 +15,7 @@ from comad.datasets.packing import Packing
 
 
 @playable
+@pytest.mark.slow
 def test_what_agents_see_is_made_from_the_recorded_state_as_it_was_shown(tmp_path: Path) -> None:
     env = battle_named(SMALL)
     dataset = record(tmp_path / "data", env, episodes=24, seed=1)
