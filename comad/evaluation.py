@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, episode_keys, rollout
 from comad.methods.base import Method
-from comad.types import Actions, Batch, PRNGKey, Spec, Tokens
+from comad.types import Actions, Batch, Metric, PRNGKey, Spec, Tokens
 
 
 class Team(eqx.Module):
@@ -47,7 +47,7 @@ def assess(
     state: Any,
     worlds: Sequence[Env[Any] | HostEnv[Any]],
     samples: Sequence[Batch],
-    metric: Literal["return", "success"],
+    metric: Metric,
     seed: int,
     evaluation: int,
     num_episodes: int,
@@ -67,7 +67,7 @@ def _route(method: Method[Any], state: Any, task: Int[Array, ""], sample: Batch)
     return method.route(state, task, sample)
 
 
-def summarize(outcomes: Sequence[Outcome], metric: Literal["return", "success"]) -> dict[str, list[float]]:
+def summarize(outcomes: Sequence[Outcome], metric: Metric) -> dict[str, list[float]]:
     """Means over episodes, by task; the score is the one that the stream's metric names."""
     means = [jax.tree.map(lambda leaf: float(np.asarray(leaf, float).mean()), outcome) for outcome in outcomes]
     columns = {

@@ -131,13 +131,14 @@ def replay(trained: Trained, task: int) -> dict[str, Any]:
 
 
 def drawing(episode: Episode) -> dict[str, Any]:
-    """The board and the marks of every moment, each as its number in a palette and its place."""
+    """The board and the marks of every moment, each as its number in a palette and its place; a line has two."""
     palette: dict[tuple[str, str, str, float], int] = {}
     frames = []
     for scene in episode.scenes:
         kinds = [(mark.shape, "#" + bytes(mark.color).hex(), mark.label, rounded(mark.size)) for mark in scene.marks]
         numbers = [palette.setdefault(kind, len(palette)) for kind in kinds]
-        frames.append([[number, rounded(mark.row), rounded(mark.column)] for number, mark in zip(numbers, scene.marks, strict=True)])
+        places = [(mark.row, mark.column, *(mark.end or ())) for mark in scene.marks]
+        frames.append([[number, *map(rounded, place)] for number, place in zip(numbers, places, strict=True)])
     return {"rows": scene.rows, "columns": scene.columns, "palette": [list(kind) for kind in palette], "frames": frames}
 
 

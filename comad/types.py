@@ -16,6 +16,8 @@ from comad.errors import UserError
 
 PRNGKey = Key[Array, ""]
 Actions = Int[Array, "*batch agent"] | Float[Array, "*batch agent component"]
+Metric = Literal["return", "success"]
+"""The outcome of an episode that counts."""
 
 ID_BITS = 5
 """Bits of an agent's number in its own token: teams of up to 32."""
@@ -84,10 +86,19 @@ class Spec:
     """Steps after which an episode ends by itself."""
     full_view: bool = False
     """Every agent sees all, in the state's own features: observations are then a re-ordering of the state (`tokens.full_view`)."""
+    view: str = ""
+    """The family of worlds whose ``look`` tells what agents see from the state alone, if they do not see all of it."""
+    metric: Metric = "return"
+    """Which outcome of an episode tells how good a team is: its return, if that lies in [0, 1], or whether it was a success."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_agents <= 2**ID_BITS:
             raise UserError(f"{self.env}: a team has 1 to {2**ID_BITS} agents, not {self.num_agents}")
+
+    @property
+    def seen_in_state(self) -> bool:
+        """Whether what agents see follows from the state (`envs.look`), so that nobody need keep it."""
+        return self.full_view or bool(self.view)
 
     @property
     def rules_hash(self) -> str:
@@ -202,7 +213,7 @@ class Stream:
     """Gradient updates per task in the paper's protocol."""
     threshold: float
     """d0: the density score above which an old head is used again."""
-    metric: Literal["return", "success"]
+    metric: Metric
     """Which outcome of an episode is the score in [0, 1]."""
 
     def __post_init__(self) -> None:

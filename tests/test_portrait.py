@@ -18,14 +18,14 @@ from recorded import FULL_VIEW, record
 from comad.datasets import library
 from comad.envs.episodes import Episode
 from comad.envs.navigation import Navigation
-from comad.envs.scene import Mark
+from comad.envs.scene import AGENT, Mark, Scene
 from comad.errors import UserError
 from comad.evaluation import Team
 from comad.methods import METHODS
 from comad.methods.base import Portrays
 from comad.methods.comad import Comad
 from comad.methods.ft import Ft
-from comad.portrait import Plane, Sitter, by_tenth, clock, find_sitter, pick_points, portray, write
+from comad.portrait import Plane, Sitter, by_tenth, clock, drawing, find_sitter, pick_points, portray, write
 from comad.runs.folder import PORTRAIT
 from comad.tokens import complete, no_actions
 from comad.types import Batch
@@ -73,6 +73,20 @@ def test_a_replay_is_the_episode_played_by_hand(sitter: Sitter, portrait: dict[s
     assert ended and shown["success"] == success and shown["total"] == pytest.approx(total, abs=1e-3) and shown["length"] == moment
     # Zones and diamonds in two colors, three numbered discs: however many moments there are.
     assert len(shown["palette"]) <= 7 and (shown["rows"], shown["columns"], shown["head"]) == (6, 6, 1)
+
+
+class Drawn(Episode):
+    """An episode of one moment with a line in it."""
+
+    @property
+    def scenes(self) -> list[Scene]:
+        return [Scene(4, 4, (Mark("line", 0.0, 1.0, AGENT, end=(2.5, 3.0)), Mark("disc", 1.0, 2.0, AGENT)), "")]
+
+
+def test_a_line_has_two_places() -> None:
+    situation = jax.eval_shape(FULL_VIEW.reset, jax.random.key(0))[1].state
+    shown = drawing(Drawn(FULL_VIEW, True, 0.0, 0, None, np.zeros(1), situation))
+    assert shown["frames"] == [[[0, 0.0, 1.0, 2.5, 3.0], [1, 1.0, 2.0]]]
 
 
 def test_returns_add_up_to_the_end_of_the_episode() -> None:

@@ -31,7 +31,7 @@ from comad.runs.journal import Record
 from comad.runs.record import find_runs, read_run
 from comad.runs.run import Run, open_run
 from comad.tracking import Name
-from comad.training.loop import Stopped
+from comad.training.loop import Learned
 
 WITH_TENSORBOARD = pytest.mark.skipif(find_spec("tensorboardX") is None, reason="needs tensorboardX: pip install 'comad[track]'")
 WITH_WANDB = pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb: pip install 'comad[track]'")
@@ -196,11 +196,11 @@ def test_a_disk_that_refuses_is_named(tmp_path: Path) -> None:
 def test_train_shows_every_line_as_soon_as_it_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
-    def lines(method: Any, stream: Any, lessons: Any, seed: int, budget: Any, run: Run, stop: Any) -> Iterator[Stopped]:
+    def lines(method: Any, stream: Any, lessons: Any, seed: int, budget: Any, run: Run, stop: Any) -> Iterator[Learned]:
         run.resume()
         for line in LINES:
             run.append(*line)
-            yield Stopped(0, 0)
+            yield Learned(0, 0, {})
             counts.append(sum(1 for _ in events(*written(tmp_path))))
 
     replaced: dict[str, Any] = {"train": lines, "prepare": lambda *_: (), "identify": lambda *_: {"identity": IDENTITY}}

@@ -1,4 +1,4 @@
-"""How many steps a second our worlds take, beside the same worlds in plain Python, in one run on one machine."""
+"""How many steps a second our worlds take, beside the same worlds as others play them, in one run on one machine."""
 
 import dataclasses
 import importlib
@@ -13,14 +13,18 @@ from typing import Any
 import jax
 
 from comad import envs
+from comad.bench import plain_battle
 from comad.bench.plain_navigation import PlainNavigation
+from comad.envs.battle import Battle
 from comad.envs.foraging import Foraging
 from comad.envs.navigation import Navigation
 from comad.envs.rollout import RandomPlayer, episode_keys, rollout
 
-WORLDS = ("cn-4", "lbf-bottom", "lbf-8x8-3p-3f")
+WORLDS = ("cn-4", "lbf-bottom", "lbf-8x8-3p-3f", "3m")
 NUM_ENVS = (1, 32, 1024)
 OURS = "comad"
+EXTRAS = {"lbforaging": "dev", "jaxmarl": "battle"}
+"""Peers that are packages of their own, and what installs them."""
 
 Spans = Iterator[tuple[int, float]]
 """Steps taken and the seconds they took, one span after the other without end."""
@@ -41,7 +45,7 @@ class Row:
     first_call_seconds: float | None
     """Compiling and the first run, not part of ``seconds``; none for implementations that do not compile."""
     ratio: float | None
-    """Speed over that of the Python peer of the same world, if that was measured."""
+    """Speed over that of the peer of the same world, with as many episodes at once if it can play many."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,13 @@ class Case:
 
     def run(self, seconds: float) -> Row:
         """Random legal actions for about that many seconds."""
-        spans = _our_spans(self.world, self.num_envs) if self.implementation == OURS else _peer_spans(self.world)
+        spans = _our_spans(self.world, self.num_envs) if self.implementation == OURS else _peer_spans(self.world, self.num_envs)
         _, first_call = next(spans)
         env_steps, elapsed = 0, 0.0
         while elapsed < seconds:
             steps, span = next(spans)
             env_steps, elapsed = env_steps + steps, elapsed + span
-        compiled = first_call if self.implementation == OURS else None
+        compiled = first_call if self.implementation in (OURS, "jaxmarl") else None
         return Row(self.world, self.implementation, self.num_envs, env_steps, elapsed, env_steps / elapsed, compiled, ratio=None)
 
 
@@ -70,11 +74,11 @@ def measure(
     seconds: float = 1.0,
     track: Callable[[Sequence[Case]], Iterable[Case]] = iter,
 ) -> list[Row]:
-    """Measure every world at every number of episodes at once, and its Python peer with one.
+    """Measure every world at every number of episodes at once, and its Python peer with one; jaxmarl plays as many as we do.
 
     Timed for our worlds: whole episodes as `rollout` plays them, resets and the choice of random actions included, until the last
     of the episodes has ended. Timed for the peers: the steps and the choice of one legal action per agent; their resets are not
-    timed, which favors them.
+    timed, which favors them. Battles are played on by both sides without waiting for the last one to end (`plain_battle`).
 
     Args:
         worlds: names of worlds.
@@ -83,8 +87,13 @@ def measure(
         track: wraps the cases, for instance to show progress.
     """
     rows = [case.run(seconds) for case in track(cases(worlds, num_envs))]
-    peers = {row.world: row.steps_per_second for row in rows if row.implementation != OURS}
-    return [dataclasses.replace(row, ratio=row.steps_per_second / peers[row.world] if row.world in peers else None) for row in rows]
+    peers = {(row.world, row.num_envs): row.steps_per_second for row in rows if row.implementation != OURS}
+
+    def compare(row: Row) -> Row:
+        peer = peers.get((row.world, row.num_envs)) or peers.get((row.world, 1))
+        return dataclasses.replace(row, ratio=row.steps_per_second / peer if peer else None)
+
+    return [compare(row) for row in rows]
 
 
 def cases(worlds: Sequence[str], num_envs: Sequence[int]) -> list[Case]:
@@ -92,6 +101,10 @@ def cases(worlds: Sequence[str], num_envs: Sequence[int]) -> list[Case]:
     found = []
     for world in worlds:
         peer = peer_name(world)
+        if peer == "jaxmarl":
+            # The same simulator: without it we cannot play either.
+            found += [Case(world, who, count) for count in num_envs for who in (peer, OURS) if not missing(peer)]
+            continue
         if peer and not missing(peer):
             found.append(Case(world, peer, 1))
         found += [Case(world, OURS, count) for count in num_envs]
@@ -101,26 +114,30 @@ def cases(worlds: Sequence[str], num_envs: Sequence[int]) -> list[Case]:
 def notes(worlds: Sequence[str] = WORLDS) -> list[str]:
     """What was left out of the measurement, and how to get it."""
     absent = sorted({peer for peer in map(peer_name, worlds) if peer and missing(peer)})
-    return [f"without {peer}, which is not installed: pip install 'comad[dev]'" for peer in absent]
+    return [f"without {peer}, which is not installed: pip install 'comad[{EXTRAS[peer]}]'" for peer in absent]
 
 
 def peer_name(world: str) -> str:
-    """Who else plays this world in Python; empty if nobody does."""
-    match envs.make(world):
+    """Who else plays this world; empty if nobody does."""
+    match envs.find(world):
         case Navigation():
             return "plain Python"
         case Foraging():
             return "lbforaging"
+        case Battle():
+            return "jaxmarl"
     return ""
 
 
 def missing(peer: str) -> bool:
     """Whether a peer is a package that is not installed."""
-    return peer == "lbforaging" and importlib.util.find_spec(peer) is None
+    return peer in EXTRAS and importlib.util.find_spec(peer) is None
 
 
 def _our_spans(world: str, num_envs: int) -> Spans:
     env = envs.make(world)
+    if isinstance(env, Battle):
+        yield from plain_battle.our_spans(env, num_envs)
     player = RandomPlayer(env.spec)
     draw_keys = jax.jit(lambda span: episode_keys(jax.random.fold_in(jax.random.key(0), span), 0, num_envs))
     for span in itertools.count():
@@ -131,8 +148,10 @@ def _our_spans(world: str, num_envs: int) -> Spans:
         yield int(outcome.length.sum()), elapsed
 
 
-def _peer_spans(world: str) -> Spans:
+def _peer_spans(world: str, num_envs: int) -> Spans:
     env = envs.make(world)
+    if isinstance(env, Battle):
+        return plain_battle.their_spans(env, num_envs)
     if isinstance(env, Navigation):
         return _plain_navigation_spans(env)
     assert isinstance(env, Foraging)

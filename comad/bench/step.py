@@ -18,6 +18,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from comad import methods, streams
 from comad.bench import battles
+from comad.datasets import library
 from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Packing
 from comad.errors import UserError
@@ -29,7 +30,7 @@ from comad.types import Batch, Spec
 
 BATCH = 32
 WORLDS = {"lbf": "lbf-bottom", "cn-2": "cn-2", "cn-4": "cn-4", "cn-5": "cn-5"}
-"""Shapes measured on recorded expert data; the others on made-up tokens."""
+"""Shapes by the world whose recorded expert data they are measured on; every other world that has some is a shape too."""
 SHAPES = (*WORLDS, *battles.SHAPES)
 PEER = "cn-4"
 """The shape on which the eager version is measured too."""
@@ -60,6 +61,8 @@ class Row:
 
     method: str
     shape: str
+    recorded: bool
+    """On recorded data, or on made-up tokens."""
     cores: int
     stage: int
     """1: the first half of the first task; 2: the second half of the second, for COMAD with old skills as guides."""
@@ -83,22 +86,23 @@ def measure(
     names: Sequence[str], cores: int, seconds: float, data: Path | None = None, learners: Sequence[str] = ("comad",)
 ) -> Iterator[Row]:
     """Measure shape by shape and method by method on so many cores of this process."""
-    unknown = sorted(set(names) - set(SHAPES))
-    if unknown:
-        raise UserError(f"there is no shape named {unknown[0]!r}; known: {', '.join(SHAPES)}")
     kinds = {learner: methods.find(learner) for learner in learners}
-    for name in names:
-        shape = find_shape(name, data)
+    for shape in [find_shape(name, data) for name in names]:
         for learner, kind in kinds.items():
             yield from _measure_shape(learner, kind(), shape, cores, seconds)
 
 
 def find_shape(name: str, data: Path | None = None) -> Shape:
-    """A shape by name, with its data."""
-    if name in battles.SHAPES:
+    """A shape by name, with its data: recorded, or, of two battles that have none, made up."""
+    world = WORLDS.get(name, name)
+    recorded = (library.place(world, "expert", data) / "manifest.json").exists()
+    if name in battles.SHAPES and not recorded:
         spec, resident, packing = battles.make_up(name, BATCH)
         return Shape(name, spec, resident, packing, None)
-    lesson = prepare(streams.custom([WORLDS[name]]), "expert", BATCH, data)[0]
+    if name not in WORLDS and not recorded:
+        known = f"known: {', '.join(SHAPES)}, and worlds with expert data"
+        raise UserError(f"there is no shape named {name!r} and no expert data of such a world in {library.root(data)}; {known}")
+    lesson = prepare(streams.custom([world]), "expert", BATCH, data)[0]
     return Shape(name, lesson.shape, lesson.upload(), lesson.packing, lesson)
 
 
@@ -182,6 +186,7 @@ def _measure_shape(name: str, method: Any, shape: Shape, cores: int, seconds: fl
         yield Row(
             method=name,
             shape=shape.name,
+            recorded=shape.lesson is not None,
             cores=cores,
             stage=stage,
             agent_moments=shape.agent_moments,

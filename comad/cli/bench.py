@@ -159,7 +159,7 @@ def describe_step(row: dict[str, Any]) -> tuple[str, ...]:
     eager = row["eager_milliseconds"]
     return (
         row["method"],
-        row["shape"],
+        row["shape"] + ("" if row["recorded"] else " (made up)"),
         str(row["cores"]),
         str(row["stage"]),
         f"{row['milliseconds']:.1f}",

@@ -15,7 +15,7 @@ from comad.datasets.layout import Column
 from comad.datasets.packing import Packing
 from comad.datasets.store import Dataset, check, check_world, open_dataset
 from comad.errors import UserError
-from comad.types import Discrete
+from comad.types import Discrete, Spec
 
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 
@@ -52,7 +52,7 @@ class Describe:
                 f"world {spec.env}, version {spec.version}, rules {spec.rules_hash}: {spec.num_agents} agents, {spec.num_targets} targets",
                 f"content {dataset.content[:16]}, {size / 1e6:.2f} MB, {size / dataset.recorded.moments:.0f} bytes per moment",
                 *[f"{name}: {value}" for name, value in dataset.provenance.items()],
-                "observations: all agents see the whole state" if spec.full_view else "observations: stored, with masks of what is seen",
+                f"observations: {describe_view(spec)}",
                 "",
             ]
         )
@@ -200,7 +200,7 @@ def problems_of(path: Path, seen: dict[str, Path]) -> list[str]:
 def world_problems(dataset: Dataset) -> list[str]:
     """Whether the world of that name still has the rules under which the data was recorded; worlds that live elsewhere cannot tell."""
     try:
-        spec = envs.make(dataset.spec.env).spec
+        spec = envs.find(dataset.spec.env).spec
     except UserError:
         return []
     try:
@@ -230,6 +230,13 @@ def show_datasets(datasets: list[Dataset]) -> None:
         for dataset in datasets
     ]
     show_table("Datasets", columns, rows)
+
+
+def describe_view(spec: Spec) -> str:
+    """Where observations come from."""
+    if spec.full_view:
+        return "all agents see the whole state"
+    return "made anew from the state when they are used" if spec.view else "stored, with masks of what is seen"
 
 
 def describe_column(column: Column) -> tuple[str, str, str, str]:

@@ -1,12 +1,9 @@
 """`comad doctor`: what this machine has, and the one line that gets what it lacks."""
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 from dataclasses import dataclass
-from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +11,9 @@ import jax
 from comad import __version__
 from comad.cache import cache_folder, compile_folder
 from comad.cli.terminal import show_json, show_table
+from comad.envs import starcraft_site
+from comad.envs.starcraft_maps import ODIS_LIMITS
+from comad.envs.starcraft_site import installed
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 SIMULATORS = {
@@ -21,11 +21,9 @@ SIMULATORS = {
     "jaxmarl": ("jaxmarl", "pip install 'comad[battle]'"),
     "ray": ("ray", "pip install 'comad[ray]'"),
     "lbforaging": ("lbforaging", "pip install 'comad[dev]'"),
-    "smac": ("smac.env.starcraft2", "pip install git+https://github.com/oxwhirl/smac.git"),
-    "smacv2": ("smacv2.env.starcraft2", "pip install git+https://github.com/oxwhirl/smacv2.git"),
+    **starcraft_site.PACKAGES,
 }
 """The module that proves each optional package is there, and the line that gets it."""
-STARCRAFT = "install StarCraft II and set SC2PATH to its folder"
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,8 @@ class Doctor:
 def examine() -> dict[str, Any]:
     """Everything the doctor knows, as plain JSON values."""
     optional = {name: {"found": installed(module), "get": line} for name, (module, line) in SIMULATORS.items()}
-    optional["StarCraft II"] = {"found": starcraft_folder().is_dir(), "get": STARCRAFT}
+    for name, found, line in starcraft():
+        optional[name] = {"found": found, "get": line}
     return {
         "versions": {
             "comad": __version__,
@@ -64,23 +63,14 @@ def examine() -> dict[str, Any]:
     }
 
 
-def installed(module: str) -> bool:
-    """Whether a module is there, without running any of it: the package index has another ``smac``, which need not even import."""
-    package, *parts = module.split(".")
-    spec = importlib.util.find_spec(package)
-    name = package
-    for part in parts:
-        if spec is None or spec.submodule_search_locations is None:
-            return False
-        name = f"{name}.{part}"
-        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
-    return spec is not None
-
-
-def starcraft_folder() -> Path:
-    """Where the game is looked for: ``$SC2PATH``, else the place its Python packages assume."""
-    given = os.environ.get("SC2PATH")
-    return Path(given) if given else Path(os.path.expanduser("~/StarCraftII"))
+def starcraft() -> list[tuple[str, bool, str]]:
+    """What the game takes besides its packages; none of it is run."""
+    has_odis_maps = ODIS_LIMITS.keys() <= starcraft_site.known_maps("smac")
+    return [
+        ("StarCraft II", starcraft_site.starcraft_folder().is_dir(), starcraft_site.GET_GAME),
+        ("SMAC_Maps", starcraft_site.maps_folder().is_dir(), starcraft_site.GET_MAPS),
+        ("maps of ODIS", has_odis_maps, starcraft_site.GET_ODIS),
+    ]
 
 
 def usable_cores() -> int:

@@ -16,7 +16,7 @@ class List:
 
     def run(self) -> None:
         """Print one table each."""
-        specs = [envs.make(name).spec for name in envs.names()]
+        specs = [envs.find(name).spec for name in envs.names()]
         show_table(
             "Worlds", ("name", "agents", "targets", "actions", "limit", "version", "rules"), [describe_world(spec) for spec in specs]
         )

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Sequence
 
-from comad import streams
+from comad import envs, streams
 from comad.errors import UserError
-from comad.types import Stream, Task
+from comad.types import Metric, Stream, Task
 
 
 def find_task(name: str) -> Task:
@@ -21,5 +21,10 @@ def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
             raise UserError("nothing to play: give a stream with --stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
         return streams.find(stream)
     chosen = tuple(find_task(task) for task in tasks)
-    base = streams.custom([task.env for task in chosen]) if stream is None else streams.find(stream)
+    base = streams.custom([task.env for task in chosen], metric=_metric(chosen)) if stream is None else streams.find(stream)
     return dataclasses.replace(base, tasks=chosen)
+
+
+def _metric(tasks: Sequence[Task]) -> Metric:
+    """What all of these worlds can be judged by: every world knows success, not every world's return has the same scale."""
+    return "success" if any(envs.find(task.env).spec.metric == "success" for task in tasks) else "return"

@@ -11,7 +11,8 @@ from jaxtyping import Array
 from comad.datasets.layout import Column, columns, scales
 from comad.datasets.packing import Index
 from comad.datasets.store import Dataset
-from comad.tokens import complete, full_view, no_actions
+from comad.envs import look
+from comad.tokens import complete, no_actions
 from comad.types import Batch, Continuous, Spec, StateTokens, Tokens
 
 Resident = Mapping[str, Array]
@@ -31,7 +32,7 @@ def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
     moment, first, step, present = map(jnp.asarray, (index.moment, index.first, index.step, index.present))
     values = {column.name: _decode(column, resident[column.name][moment]) for column in columns(spec)}
     state = StateTokens(*itemgetter(*_names("state", StateTokens))(values))
-    tokens = full_view(state) if spec.full_view else Tokens(*itemgetter(*_names("tokens", Tokens))(values))
+    tokens = look(spec, state) if spec.seen_in_state else Tokens(*itemgetter(*_names("tokens", Tokens))(values))
     actions = values["actions"]
     continuous = isinstance(spec.actions, Continuous)
     actions = actions if continuous else actions.astype(jnp.int32)

@@ -1,6 +1,7 @@
 """Let a team play and write down what happens."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from comad.datasets.layout import Values, columns, episode_starts
 from comad.datasets.store import write
 from comad.envs.base import Env, HostEnv
-from comad.envs.rollout import Outcome, Player, episode_keys, rollout
+from comad.envs.rollout import Outcome, Player, Record, episode_keys, rollout
 from comad.errors import UserError
 from comad.types import Actions, Spec, Step
 
@@ -30,33 +31,33 @@ def collect(
     for first in range(0, num_episodes, CHUNK):
         count = min(CHUNK, num_episodes - first)
         # Always a full chunk, so that the last one needs no compilation of its own.
-        outcome, moments = rollout(env, player, episode_keys(key, first, CHUNK), _keep_step)
-        chunks.append(_flatten(env.spec, *jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], (outcome, moments))))
+        outcome, moments = rollout(env, player, episode_keys(key, first, CHUNK), _keeper(env.spec))
+        chunks.append(_flatten(*jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], (outcome, moments))))
         yield first + count
     values = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     values["episode.start"] = episode_starts(values["episode.length"])
     write(path, env.spec, quality, values, {**provenance, "seed": seed})
 
 
-def _keep_step(world: Any, step: Step, actions: Actions) -> tuple[Step, Actions]:
-    return step, actions
+@lru_cache
+def _keeper(spec: Spec) -> Record:
+    """What is kept of a moment: the dataset's columns, not the observations where these follow from the state and are far larger."""
+
+    def keep(world: Any, step: Step, actions: Actions) -> dict[str, Any]:
+        shown = {column.name: attrgetter(column.name)(step) for column in columns(spec) if column.name != "actions"}
+        return {**shown, "actions": actions, "terminated": step.terminated}
+
+    return keep
 
 
-def _flatten(spec: Spec, outcome: Outcome, moments: tuple[Step, np.ndarray]) -> Values:
+def _flatten(outcome: Outcome, moments: Values) -> Values:
     """Episodes [episode, time, ...] end to end, each cut after its last moment."""
-    step, actions = moments
-    lengths = np.asarray(outcome.length)
-    kept = np.arange(actions.shape[1])[None] <= lengths[:, None]
+    lengths, shown = np.asarray(outcome.length), moments["reward"]
+    kept = np.arange(shown.shape[1])[None] <= lengths[:, None]
     last = (np.arange(len(lengths)), lengths)
     # A world shows the reward with the moment it leads to; a dataset keeps it with the action that earned it.
-    reward = np.concatenate([step.reward[:, 1:], np.zeros_like(step.reward[:, :1])], axis=1)
+    reward = np.concatenate([shown[:, 1:], np.zeros_like(shown[:, :1])], axis=1)
     reward[last] = 0.0
-    values = {"actions": actions[kept], "reward": reward[kept]}
-    for column in columns(spec):
-        if column.name not in values:
-            values[column.name] = attrgetter(column.name)(step)[kept]
-    return values | {
-        "episode.length": lengths.astype(np.int32),
-        "episode.success": np.asarray(outcome.success),
-        "episode.terminated": np.asarray(step.terminated)[last],
-    }
+    terminated = {"episode.terminated": moments["terminated"][last]}
+    values = {name: array[kept] for name, array in {**moments, "reward": reward}.items() if name != "terminated"}
+    return {**values, **terminated, "episode.length": lengths.astype(np.int32), "episode.success": np.asarray(outcome.success)}

@@ -14,11 +14,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from comad.datasets.flat import flatten, split_obs, split_state, widths
+from comad.datasets.flat import flatten, split
 from comad.datasets.layout import Values, columns, decode, episode_starts
-from comad.datasets.starcraft import is_starcraft, starcraft_map
 from comad.datasets.store import Dataset, write
 from comad.envs import make
+from comad.envs.starcraft_maps import is_starcraft, starcraft_map
+from comad.envs.vectors import has_healers, widths
 from comad.errors import UserError
 from comad.files import sha256, write_bytes
 from comad.types import Discrete, Spec
@@ -104,6 +105,8 @@ def export_hdf5(dataset: Dataset, destination: Path) -> Path:
     spec = dataset.spec
     if not isinstance(spec.actions, Discrete):
         raise UserError(f"{dataset.path}: the HDF5 layout has numbered actions only, and those of {spec.env} are continuous")
+    if has_healers(spec):
+        raise UserError(f"{dataset.path}: medivacs of {spec.env} keep allies as targets, so all they saw cannot be written any more")
     # Stored features are in the units of the file already.
     values = {name: dataset.read(name) if column.kind == "bits" else dataset.arrays[name] for name, column in dataset.columns.items()}
     fields = flatten(spec, values)
@@ -275,8 +278,7 @@ def _values(recording: Recording) -> Values:
     _check(recording)
     lengths = recording.filled.sum(1).astype(np.int32) - 1
     kept = {
-        **split_state(spec, fields["state"]),
-        **({} if spec.full_view else split_obs(spec, fields["obs"])),
+        **split(spec, fields["obs"], fields["state"]),
         "actions": fields["actions"][..., 0],
         "available": fields["avail_actions"].astype(bool),
         "reward": fields["reward"][..., 0],

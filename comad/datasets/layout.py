@@ -2,7 +2,7 @@
 
 Every array has one row per moment; an episode of L steps has L + 1 moments, the last one without a reward. Whole-number features are
 bytes in the world's own units, masks are bits, and what follows from something else is left out: one-hot codes, the agents' numbers and
-last actions, and, where everybody sees everything, the observations.
+last actions, and, where they follow from the state, the observations.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,8 @@ def columns(spec: Spec) -> tuple[Column, ...]:
         act = (Column("actions", "actions", (agents, len(spec.actions.components)), "float32"),)
     else:
         act = (Column("actions", "actions", (agents,), "uint8"), _bits("available", (agents, spec.num_actions)))
-    return (*state, *(() if spec.full_view else seen), *act, Column("reward", "number", (), "float32"))
+    # The mask is kept even where it follows from the state: another rounding of a distance must not forbid what was done.
+    return (*state, *(() if spec.seen_in_state else seen), *act, Column("reward", "number", (), "float32"))
 
 
 EPISODE_COLUMNS = (

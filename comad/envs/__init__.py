@@ -1,12 +1,20 @@
 """Worlds: where teams act. A new one is a file with ``NAMES`` and ``make``, and a line in ``ENVS``."""
 
+import importlib.util
 from typing import Any
 
-from comad.envs import foraging, navigation
-from comad.envs.base import Env, HostEnv
-from comad.errors import unknown
+import jax
 
-ENVS = {"cn": navigation, "lbf": foraging}
+from comad.envs import battle, foraging, navigation, starcraft
+from comad.envs.base import Env, HostEnv, not_installed
+from comad.envs.starcraft import Starcraft
+from comad.errors import UserError, unknown
+from comad.tokens import full_view
+from comad.types import Spec, StateTokens, Tokens
+
+ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft}
+EXTRAS = {"battle": "jaxmarl"}
+"""Families that play in somebody else's simulator, and its package; the extra that installs it has the family's name."""
 
 
 def names() -> tuple[str, ...]:
@@ -14,10 +22,46 @@ def names() -> tuple[str, ...]:
     return tuple(name for family in ENVS.values() for name in family.NAMES)
 
 
+def find(name: str) -> Env[Any] | HostEnv[Any]:
+    """The world of that name, even if it cannot be played here because its simulator is not installed."""
+    return _find(name)[1]
+
+
 def make(name: str) -> Env[Any] | HostEnv[Any]:
-    """The world of that name."""
-    family = ENVS.get(name.split("-")[0].lower())
-    env = family.make(name.lower()) if family else None
-    if env is None:
-        raise unknown("world", name, names())
+    """The world of that name, ready to be played."""
+    family, env = _find(name)
+    if isinstance(env, Starcraft):
+        env.check_playable()
+    elif family in missing_extras():
+        raise not_installed(f"worlds like {name}", EXTRAS[family], family)
     return env
+
+
+def look(spec: Spec, state: StateTokens) -> Tokens:
+    """What agents see, where that follows from the state (`Spec.seen_in_state`); with any leading axes."""
+    if spec.full_view:
+        return full_view(state)
+    see = ENVS[spec.view].look
+    for _ in state.agents.shape[:-2]:
+        see = jax.vmap(see)
+    tokens: Tokens = see(state)[0]
+    return tokens
+
+
+def missing_extras() -> set[str]:
+    """Families whose simulator is not installed."""
+    absent = {family for family, package in EXTRAS.items() if importlib.util.find_spec(package) is None}
+    try:
+        make(starcraft.NAMES[0])
+    except UserError:
+        absent.add("starcraft")
+    return absent
+
+
+def _find(name: str) -> tuple[str, Env[Any] | HostEnv[Any]]:
+    """A world and its family. Each family knows its names, so all are asked."""
+    for family, module in ENVS.items():
+        env = module.make(name.lower())
+        if env is not None:
+            return family, env
+    raise unknown("world", name, names())

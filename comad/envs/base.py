@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from comad.envs.scene import Scene
+from comad.errors import UserError
 from comad.types import Actions, PRNGKey, Spec, Step, settings
 
 World = TypeVar("World")
@@ -63,6 +64,25 @@ class HostEnv(Protocol[World]):
         ...
 
 
+@runtime_checkable
+class Scarce(Protocol):
+    """A world of which few can be played side by side, such as a game that is a program of its own. More are played in turn."""
+
+    @property
+    def at_once(self) -> int:
+        """The most episodes at a time."""
+        ...
+
+
+class SimulatorError(UserError):
+    """A simulator broke down in the middle of its episodes, which are lost and can only be played again from their starts."""
+
+
 def rules_of(family: str, version: int, env: Any) -> str:
     """What identifies a world, as canonical JSON: its family, the version of that family's code, the settings of this instance."""
     return json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)
+
+
+def not_installed(what: str, package: str, extra: str) -> UserError:
+    """An error for worlds of a simulator that is not there, with the line that installs it."""
+    return UserError(f"{what} need {package}, which is not installed: pip install 'comad[{extra}]'")

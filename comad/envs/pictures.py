@@ -24,6 +24,10 @@ TINT, ZONE_EDGE, GRID_SHADE = 0.12, 0.4, 0.13
 """How much color a zone, its edge and the grid lines lay over what is below them."""
 SMALLEST_MARK = 19
 """Marks of small cells fill more of their cell, up to this many pixels."""
+SOLID = ("disc", "diamond", "square")
+"""Shapes that stand for things, which must not cover each other; bars and lines belong to one of them."""
+BAR_HEIGHT, LINE_WIDTH = 0.22, 0.12
+"""Of bars and lines, in cells."""
 CROWDED_SHIFT = 0.26
 """Marks that share a cell are moved this many cells off its center, so that all of them show."""
 PALETTE_SIZE = 256
@@ -138,14 +142,15 @@ def _lay_over(image: Image.Image, box: tuple[float, float, float, float], color:
 
 
 def _enlarge(mark: Mark, cell: int) -> Mark:
-    return dataclasses.replace(mark, size=max(mark.size, min(1.0, SMALLEST_MARK / cell)))
+    return dataclasses.replace(mark, size=max(mark.size, min(1.0, SMALLEST_MARK / cell))) if mark.shape in SOLID else mark
 
 
 def _side_by_side(marks: Sequence[Mark]) -> list[Mark]:
     """The same marks, those that share a cell made smaller and moved apart on a circle around its center."""
     cells: defaultdict[tuple[float, float], list[int]] = defaultdict(list)
     for index, mark in enumerate(marks):
-        cells[mark.row, mark.column].append(index)
+        if mark.shape in SOLID:
+            cells[mark.row, mark.column].append(index)
     apart = list(marks)
     for together in cells.values():
         if len(together) == 1:
@@ -165,6 +170,14 @@ def _side_by_side(marks: Sequence[Mark]) -> list[Mark]:
 def _draw_mark(pen: ImageDraw.ImageDraw, mark: Mark, layout: _Layout) -> None:
     left, top, right, bottom = box = layout.box(mark.row, mark.column, mark.size)
     middle = ((left + right) / 2, (top + bottom) / 2)
+    if mark.shape == "bar":
+        half = BAR_HEIGHT * layout.cell * FINER / 2
+        pen.rectangle((left, middle[1] - half, right, middle[1] + half), fill=mark.color)
+        return
+    if mark.shape == "line":
+        end = layout.box(*(mark.end or (mark.row, mark.column)), 0.0)[:2]
+        pen.line((middle, end), fill=mark.color, width=max(FINER, round(LINE_WIDTH * layout.cell * FINER)))
+        return
     rim = _mix(mark.color, INK, 0.35)
     width = max(FINER, round(layout.cell * FINER / 28))
     if mark.shape == "disc":

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from comad.envs.base import Env, HostEnv
+from comad.envs.base import Env, HostEnv, Scarce, SimulatorError
 from comad.tokens import complete, draw_available, no_actions
 from comad.types import Actions, Continuous, PRNGKey, Spec, Step, Tokens
 
@@ -116,6 +116,21 @@ def _rollout_in_jax(env: Env[Any], player: Player, keys: Key[Array, " episode"],
 
 
 def _rollout_on_host(env: HostEnv[Any], player: Player, keys: Key[Array, " episode"], record: Record | None) -> tuple[Outcome, Any]:
+    """In turns, if not all can be played at once."""
+    at_once = env.at_once if isinstance(env, Scarce) else len(keys)
+    turns = []
+    for first in range(0, len(keys), at_once):
+        turn = keys[first : first + at_once]
+        try:
+            turns.append(_play_on_host(env, player, turn, record))
+        except SimulatorError:
+            # Once is an accident of the simulator, from which hours of recording should not suffer.
+            turns.append(_play_on_host(env, player, turn, record))
+    outcomes, kept = zip(*turns, strict=True)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *outcomes), jax.tree.map(lambda *leaves: np.concatenate(leaves), *kept)
+
+
+def _play_on_host(env: HostEnv[Any], player: Player, keys: Key[Array, " episode"], record: Record | None) -> tuple[Outcome, Any]:
     seeds = np.asarray(jax.vmap(jax.random.bits)(_named(keys, 0)))
     moment = _first_moment(env.spec, player, len(seeds), *env.reset_many(seeds))
     kept = []

@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from comad.envs import look
 from comad.envs.base import Env
 from comad.experts.agent import Agent, choose
 from comad.experts.mixer import Mixer
 from comad.experts.replay import Replay
 from comad.networks.layers import Draws, initialize
-from comad.tokens import complete, full_view, mask_unavailable, no_actions
+from comad.tokens import complete, mask_unavailable, no_actions
 from comad.types import Actions, PRNGKey, Spec, StateTokens, Step, Tokens
 
 
@@ -241,7 +242,7 @@ def remember(spec: Spec, lanes: Lanes, actions: Actions, after: Step) -> Moment:
     """The replay entry of a step: the moment before it and what it brought."""
     step = lanes.step
     return Moment(
-        tokens=None if spec.full_view else step.tokens,
+        tokens=None if spec.seen_in_state else step.tokens,
         state=step.state,
         available=step.available,
         first=lanes.first,
@@ -255,7 +256,7 @@ def remember(spec: Spec, lanes: Lanes, actions: Actions, after: Step) -> Moment:
 
 def temporal_difference(online: Networks, target: Networks, windows: Moment, settings: Qmix, spec: Spec) -> Float[Array, ""]:
     """Mean squared distance of the team's value from its traced return."""
-    tokens = complete(windows.tokens or full_view(windows.state), windows.last_actions, spec)
+    tokens = complete(windows.tokens or look(spec, windows.state), windows.last_actions, spec)
     memory = jnp.zeros_like(online.agent.start(spec.num_agents))[None].repeat(settings.batch, axis=0)
     utilities, _ = online.agent(memory, tokens, windows.first)
     target_utilities, _ = target.agent(memory, tokens, windows.first)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from comad import checkpoint
 from comad.envs.base import Env
@@ -24,7 +25,7 @@ from comad.types import settings
 
 EVALUATION_EPISODES = 256
 MEDIUM_LIMIT = 0.65
-"""A medium team has half of the expert's return, and at most this share."""
+"""A medium team is half as good as the expert, by its return or by how often it succeeds (`Spec.metric`), and at most this share."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def evaluate(env: Env[Any], agent: Agent, key: jax.Array, num_episodes: int) -> 
 
 
 def choose_teams(env: Env[Any], trainer: Qmix, folder: Path, num_episodes: int = 2000) -> dict[str, Chosen]:
-    """The expert, and the first team on the way that passed half of its return but not much more, with outcomes on fresh episodes."""
+    """The expert, and the first team on the way that passed half of its merit but not much more, with outcomes on fresh episodes."""
     curve = _read_curve(folder)
     if not curve:
         raise UserError(f"{folder}: nothing has been evaluated here yet; train first")
@@ -104,14 +105,17 @@ def choose_teams(env: Env[Any], trainer: Qmix, folder: Path, num_episodes: int =
         agent = checkpoint.load(folder / "teams" / f"{index:05d}.safetensors", like)
         return agent, curve[index], evaluate(env, agent, key, num_episodes)
 
+    def merit(found: Progress | Outcome) -> float:
+        return float(np.mean(found.success if env.spec.metric == "success" else found.total))
+
     # Single evaluations are noisy: the best few are played again at length, and the best of that is the expert.
-    finalists = sorted(range(len(curve)), key=lambda index: (curve[index].total, -curve[index].length))[-5:]
-    expert = max((measured(index) for index in finalists), key=lambda found: (float(found[2].total.mean()), -float(found[2].length.mean())))
-    best = float(expert[2].total.mean())
+    finalists = sorted(range(len(curve)), key=lambda index: (merit(curve[index]), -curve[index].length))[-5:]
+    expert = max((measured(index) for index in finalists), key=lambda found: (merit(found[2]), -float(found[2].length.mean())))
+    best = merit(expert[2])
     # A curve can leap over the medium range from one evaluation to the next; then the first team that falls back into it is taken.
-    passing = [index for index, progress in enumerate(curve) if progress.total >= 0.5 * best]
-    likely = (measured(index) for index in passing if curve[index].total <= 0.8 * best)
-    medium = next((found for found in likely if 0.5 * best <= float(found[2].total.mean()) <= MEDIUM_LIMIT * best), None)
+    passing = [index for index, progress in enumerate(curve) if merit(progress) >= 0.5 * best]
+    likely = (measured(index) for index in passing if merit(curve[index]) <= 0.8 * best)
+    medium = next((found for found in likely if 0.5 * best <= merit(found[2]) <= MEDIUM_LIMIT * best), None)
     medium = medium or measured(passing[0])
     return {"expert": expert, "medium": medium}
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from comad.errors import unknown
-from comad.streams import foraging, navigation
-from comad.types import Stream, Task
+from comad.streams import battle, foraging, navigation
+from comad.types import Metric, Stream, Task
 
-STREAMS: dict[str, Stream] = {stream.name: stream for stream in (*navigation.STREAMS, *foraging.STREAMS)}
+STREAMS: dict[str, Stream] = {stream.name: stream for stream in (*navigation.STREAMS, *foraging.STREAMS, *battle.STREAMS)}
 
 
 def find(name: str) -> Stream:
@@ -16,6 +16,6 @@ def find(name: str) -> Stream:
     return STREAMS[name]
 
 
-def custom(tasks: Sequence[str], name: str = "custom", updates: int = 20_000, threshold: float = 8.0) -> Stream:
+def custom(tasks: Sequence[str], name: str = "custom", updates: int = 20_000, threshold: float = 8.0, metric: Metric = "return") -> Stream:
     """A stream of one's own: worlds by name, in the order in which they are to be learned."""
-    return Stream(name, tuple(Task(task, task) for task in tasks), updates, threshold, metric="return")
+    return Stream(name, tuple(Task(task, task) for task in tasks), updates, threshold, metric)

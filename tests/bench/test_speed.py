@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from comad.bench.envs import Case, _lbforaging_game, measure, notes
+from comad.bench.envs import Case, _lbforaging_game, cases, measure, notes
 from comad.envs import make
 from comad.envs.foraging import Foraging
 
@@ -43,6 +43,30 @@ def test_a_peer_that_is_not_installed_is_left_out_with_a_note(monkeypatch: pytes
     rows = measure(("lbf-bottom",), num_envs=(2,), seconds=0.001)
     assert [(row.implementation, row.ratio) for row in rows] == [("comad", None)]
     assert notes() == ["without lbforaging, which is not installed: pip install 'comad[dev]'"]
+
+
+def test_battles_are_measured_beside_jaxmarl_with_as_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: importlib.machinery.ModuleSpec(name, None))
+    assert [(case.implementation, case.num_envs) for case in cases(("3m",), (1, 32))] == [
+        ("jaxmarl", 1),
+        ("comad", 1),
+        ("jaxmarl", 32),
+        ("comad", 32),
+    ]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert cases(("3m",), (1, 32)) == []
+    assert notes(("3m", "cn-2")) == ["without jaxmarl, which is not installed: pip install 'comad[battle]'"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("jaxmarl") is None, reason="needs jaxmarl: pip install 'comad[battle]'")
+@pytest.mark.parametrize("world", ["3m", "protoss_5v5"])
+def test_battles_are_played_on_where_one_has_ended(world: str) -> None:
+    theirs, ours = measure((world,), num_envs=(4,), seconds=0.001)
+    assert (theirs.implementation, theirs.ratio, ours.implementation) == ("jaxmarl", 1.0, "comad")
+    assert theirs.env_steps % 2048 == ours.env_steps % 2048 == 0
+    assert theirs.first_call_seconds and theirs.first_call_seconds > 10 * theirs.seconds
+    assert ours.ratio == ours.steps_per_second / theirs.steps_per_second
 
 
 def test_progress_sees_every_case() -> None:

@@ -1,6 +1,7 @@
 """The measure of speed measures what it says: operations are counted, not guessed."""
 
 import os
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -34,17 +35,17 @@ def test_operations_are_those_of_matrix_products_in_loops_and_on_the_way_that_is
     assert matrix_flop(batched, jnp.ones((6, 3, 4)), right, busiest=True) == 6 * 120
 
 
-def test_made_up_battles_have_the_shapes_of_battles() -> None:
-    shape = find_shape("5m_vs_6m")
+def test_made_up_battles_have_the_shapes_of_battles(tmp_path: Path) -> None:
+    shape = find_shape("5m_vs_6m", tmp_path)
     assert (shape.spec.num_agents, shape.spec.num_targets, shape.spec.num_actions) == (5, 6, 12)
     assert shape.packing.padding < 0.06 and 32 * 18 < shape.packing.rows * shape.packing.row_length < 32 * 36
     actions = shape.resident["actions"]
     assert actions.shape == (len(shape.resident["reward"]), 5) and int(actions.max()) == 11
 
 
-def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(UserError, match="there is no shape named '3m'; known: lbf, cn-2"):
-        next(measure(["3m"], 1, 1.0))
+def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no shape named '3m' and no expert data of such a world in .*; known: lbf, cn-2"):
+        next(measure(["3m"], 1, 1.0, tmp_path))
     with pytest.raises(UserError, match="--cores 4096 is not possible here"):
         pin(4096)
 

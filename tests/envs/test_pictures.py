@@ -1,7 +1,6 @@
 """Pictures show what the scene says, where it says it; a GIF keeps every frame's colors and never leaves half a file."""
 
 from pathlib import Path
-from typing import Literal
 
 import jax
 import numpy as np
@@ -12,11 +11,10 @@ from PIL.GifImagePlugin import GifImageFile
 from comad import envs
 from comad.envs.base import Env
 from comad.envs.pictures import paint, save_gif
-from comad.envs.scene import AGENT, DONE, FOOD, GOAL, INK, PAPER, Color, Mark, Scene
+from comad.envs.scene import AGENT, DONE, FOOD, GOAL, INK, PAPER, Color, Mark, Scene, Shape
 from comad.errors import UserError
 
 CELL = 48
-Shape = Literal["disc", "diamond", "square", "zone"]
 
 
 def board(*marks: Mark, size: int = 6, title: str = "A BOARD   step 3 of 50") -> Scene:
@@ -74,6 +72,26 @@ def test_marks_that_share_a_cell_all_show() -> None:
     image = paint(board(diamond, disc))
     for one in (disc, diamond):
         assert amount(image, one.color) > 0.3 * amount(paint(board(one)), one.color)
+
+
+def test_a_bar_is_as_wide_as_it_says_and_flat() -> None:
+    whole, half = (paint(board(mark("bar", 2, 2, DONE, size=size))) for size in (1.0, 0.5))
+    assert pixel(whole, 2, 2) == pixel(half, 2, 2) == DONE
+    assert pixel(whole, 2, 2.35) == DONE and pixel(half, 2, 2.35) == PAPER
+    assert pixel(whole, 2.3, 2) == pixel(whole, 1.7, 2) == PAPER
+
+
+def test_a_line_goes_from_its_place_to_its_end() -> None:
+    image = paint(board(Mark("line", 1.0, 1.0, FOOD, end=(3.0, 5.0))))
+    assert [pixel(image, 1 + share * 2, 1 + share * 4) for share in (0.1, 0.4, 0.6, 0.9)] == [FOOD] * 4
+    assert [pixel(image, 1, 3), pixel(image, 3, 1), pixel(image, 0, 0)] == [PAPER] * 3
+
+
+def test_bars_and_lines_do_not_crowd_a_cell() -> None:
+    disc = mark("disc", 2, 2, AGENT)
+    image = paint(board(Mark("line", 2.0, 2.0, FOOD, end=(2.0, 5.0)), disc, mark("bar", 2, 2, DONE, size=0.1)))
+    assert amount(image, AGENT) > 0.8 * amount(paint(board(disc)), AGENT)
+    assert pixel(image, 2, 4) == FOOD
 
 
 def test_large_boards_stay_small_pictures_with_large_marks() -> None:

@@ -31,7 +31,11 @@ def batch() -> Batch:
     return small_batch()
 
 
-@pytest.mark.parametrize("name", METHODS)
+# HiSSD takes half a minute to compile, as long as three others.
+QUICK = [pytest.param(name, marks=[pytest.mark.slow] if name == "hissd" else []) for name in METHODS]
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_a_method_keeps_its_contract(name: str, batch: Batch, tmp_path: Path) -> None:
     method = find(name)()
     assert isinstance(method, Method) and hash(method) == hash(find(name)())

@@ -58,6 +58,7 @@ def test_odis_learns_all_tasks_at_once_in_halves_of_all_updates(batch: Batch) ->
     assert Odis().schedule(0, 1, 3, 4, 5) == [Lot(1, 4, 5)]
 
 
+@pytest.mark.slow
 def test_hissd_freezes_policy_and_task_skills_from_the_third_task_on(batch: Batch) -> None:
     first, second, third = follow(Hissd(), batch, tasks=3, updates=1)
     for begun, ended in (first, second):

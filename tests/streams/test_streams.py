@@ -9,7 +9,7 @@ def test_every_task_of_every_stream_can_be_made(name: str) -> None:
     stream = streams.find(name)
     assert stream.name == name
     for task in stream.tasks:
-        assert envs.make(task.env).spec.env == task.env
+        assert envs.find(task.env).spec.env == task.env
 
 
 def test_the_published_orders() -> None:

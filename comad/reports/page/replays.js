@@ -70,7 +70,7 @@ function paint(canvas, episode, moment) {
   pen.strokeStyle = "#d9dee6";
   for (let line = 0; line <= episode.columns; line++) { pen.beginPath(); pen.moveTo(line * cell, 0); pen.lineTo(line * cell, height); pen.stroke(); }
   for (let line = 0; line <= episode.rows; line++) { pen.beginPath(); pen.moveTo(0, line * cell); pen.lineTo(width, line * cell); pen.stroke(); }
-  for (const [kind, row, column] of episode.frames[moment]) {
+  for (const [kind, row, column, endRow, endColumn] of episode.frames[moment]) {
     const [shape, color, label, size] = episode.palette[kind];
     const x = (column + 0.5) * cell, y = (row + 0.5) * cell, half = (size * cell) / 2;
     pen.fillStyle = color;
@@ -78,8 +78,14 @@ function paint(canvas, episode, moment) {
     pen.beginPath();
     if (shape === "disc") pen.arc(x, y, half, 0, 2 * Math.PI);
     else if (shape === "diamond") { pen.moveTo(x, y - half); pen.lineTo(x + half, y); pen.lineTo(x, y + half); pen.lineTo(x - half, y); }
+    else if (shape === "bar") pen.rect(x - half, y - 0.11 * cell, 2 * half, 0.22 * cell);
+    else if (shape === "line") { pen.moveTo(x, y); pen.lineTo((endColumn + 0.5) * cell, (endRow + 0.5) * cell); }
     else pen.rect(x - half, y - half, 2 * half, 2 * half);
-    pen.fill();
+    if (shape === "line") {
+      pen.strokeStyle = color;
+      pen.lineWidth = Math.max(0.12 * cell, 1);
+      pen.stroke();
+    } else pen.fill();
     pen.globalAlpha = 1;
     if (label) {
       pen.fillStyle = "#fff";
