@@ -5,16 +5,18 @@ from typing import Any
 
 import jax
 
-from comad.envs import battle, foraging, navigation, starcraft
+from comad.envs import ant, battle, foraging, navigation, starcraft
 from comad.envs.base import Env, HostEnv, not_installed
 from comad.envs.starcraft import Starcraft
 from comad.errors import UserError, unknown
 from comad.tokens import full_view
 from comad.types import Spec, StateTokens, Tokens
 
-ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft}
-EXTRAS = {"battle": "jaxmarl"}
+ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft, "ant": ant}
+EXTRAS = {"battle": "jaxmarl", "ant": "mujoco"}
 """Families that play in somebody else's simulator, and its package; the extra that installs it has the family's name."""
+VIEWS = {"battle": battle.look, **ant.VIEWS}
+"""How agents see part of what there is, by the name that specs have for it (`Spec.view`)."""
 
 
 def names() -> tuple[str, ...]:
@@ -41,7 +43,7 @@ def look(spec: Spec, state: StateTokens) -> Tokens:
     """What agents see, where that follows from the state (`Spec.seen_in_state`); with any leading axes."""
     if spec.full_view:
         return full_view(state)
-    see = ENVS[spec.view].look
+    see = VIEWS[spec.view]
     for _ in state.agents.shape[:-2]:
         see = jax.vmap(see)
     tokens: Tokens = see(state)[0]

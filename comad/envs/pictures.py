@@ -217,7 +217,8 @@ def _mix(color: Color, other: Color, share: float) -> Color:
 
 def _with_one_palette(frames: Sequence[np.ndarray]) -> list[Image.Image]:
     """Frames in the colors most used over the whole episode, so that no surface changes its shade from frame to frame."""
-    packed = np.stack(frames).astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    # Frame by frame: a thousand frames at once would take gigabytes on the way.
+    packed = np.stack([frame.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32) for frame in frames])
     counts = np.bincount(packed.ravel(), minlength=1 << 24)
     colors = np.flatnonzero(counts)
     channels = np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=-1)
