@@ -32,7 +32,7 @@ class Motion(NamedTuple):
     bodies: np.ndarray
     """Places, speeds, and the accelerations from which the simulator's solver will start."""
     spots: np.ndarray
-    """Where the torso is on the ground, as the simulator saw it last, a few millimeters of its way before the end of the step."""
+    """Where the torso is on the ground, as the simulator last worked it out: rewards follow it, and it trails the places by a hair."""
     forces: np.ndarray
     broken: np.ndarray
     """The simulator lost its way: numbers that are not finite or absurdly large. Such a body stays where it was."""
@@ -145,18 +145,22 @@ class Simulator:
             else:
                 # Taken to the end, so that an error in a thread is raised here.
                 list(pool(threads).map(move_some, np.array_split(sound, threads)))
+        motion.broken[rows] |= ~(np.isfinite(motion.bodies[rows]).all(-1) & np.isfinite(motion.forces[rows]).all(-1))
+        lost = motion.broken
+        motion.bodies[lost], motion.spots[lost], motion.forces[lost] = np.nan_to_num(bodies[lost], posinf=0.0, neginf=0.0), spots[lost], 0.0
         return motion
 
     def move_rows(self, motion: Motion, controls: np.ndarray, rows: np.ndarray) -> None:
         """Some rows one after the other, in place. MuJoCo lets other threads run while it computes."""
         mujoco, model, data, parts = self.mujoco, self.model, self.data, self.parts
-        control, forces, spot, alarms = data.ctrl, data.cfrc_ext[1:].reshape(-1), data.xpos[1, :2], data.warning.number
+        control, forces, spot = data.ctrl, data.cfrc_ext[1:].reshape(-1), data.xpos[1, :2]
+        alarms = data.warning.number[int(mujoco.mjtWarning.mjWARN_BADQPOS) :]
         for row in rows.tolist():
             body = motion.bodies[row]
             mujoco.mj_setState(model, data, body, parts)
             control[:] = controls[row]
             mujoco.mj_step(model, data, FRAME_SKIP)
-            if alarms.any() or not np.isfinite(data.qvel).all():
+            if alarms.any():
                 # MuJoCo has begun anew by itself, which is not what happened to this body.
                 motion.broken[row] = True
                 mujoco.mj_resetData(model, data)

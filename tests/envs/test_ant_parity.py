@@ -1,0 +1,84 @@
+"""Ours is the standard Ant: the same model, and step by step what gymnasium-robotics' multi-agent MuJoCo does."""
+
+import importlib.resources
+import importlib.util
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from ants import ant_named, compared, draw, playable
+
+from comad import envs
+from comad.bench.envs import measure
+from comad.bench.plain_ant import stock
+from comad.envs.ant import numbers_of
+from comad.envs.ant_physics import simulator
+
+ONLY_LOOKS = re.compile(r"n?(names?|cam|light|mat|tex|numeric)(data|$|_.*)|geom_(rgba|matid)|nbuffer|nnames_map|signature")
+"""What a model holds besides the body: how it is drawn, what its parts are called, numbers that nobody reads."""
+
+
+def fields(thing: Any) -> dict[str, Any]:
+    found = {name: getattr(thing, name) for name in dir(thing) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if isinstance(value, int | float | np.ndarray)}
+
+
+@playable
+@pytest.mark.skipif(importlib.util.find_spec("gymnasium") is None, reason="needs gymnasium, which has the standard model")
+def test_the_body_is_the_standard_one_in_every_number() -> None:
+    text = importlib.resources.files("gymnasium").joinpath("envs/mujoco/assets/ant.xml").read_text()
+    ours = simulator().model
+    theirs = simulator().mujoco.MjModel.from_xml_string(text)
+    for one, other in ((ours, theirs), (ours.opt, theirs.opt), (ours.stat, theirs.stat)):
+        expected = {name: value for name, value in fields(other).items() if not ONLY_LOOKS.fullmatch(name)}
+        assert len(expected) >= 5
+        for name, value in expected.items():
+            np.testing.assert_array_equal(getattr(one, name), value, err_msg=name)
+    assert len(fields(ours)) > 400
+
+
+@compared
+@pytest.mark.parametrize("steps", [150, pytest.param(1500, marks=pytest.mark.slow)])
+def test_random_steps_are_those_of_multi_agent_mujoco(steps: int) -> None:
+    env, near, alone = (ant_named(f"ant-reward-0-{sight}") for sight in ("full", "obsk1", "obsk0"))
+    games, random, played, seed = [stock(1), stock(0)], np.random.default_rng(1), 0, 0
+    while played < steps:
+        for game in games:
+            game.reset(seed=seed)
+        world, ended = env.reset_many(np.array([seed], np.uint32))[0], False
+        seed += 1
+        while not ended:
+            actions = draw(random, 1)
+            named = {f"agent_{leg}": actions[0, leg] for leg in range(4)}
+            views, rewards, fallen, late, _ = games[0].step(named)
+            narrow, *_ = games[1].step(named)
+            world, motion, reward, terminated = env.advance(world, actions, np.ones(1, bool))
+            np.testing.assert_allclose(numbers_of(motion)[0], games[0].state(), rtol=0, atol=1e-9)
+            assert abs(reward[0] - rewards["agent_0"]) < 1e-9
+            assert (terminated[0], world.time[0] >= env.limit) == (fallen["agent_0"], late["agent_0"])
+            ended, played = fallen["agent_0"] or late["agent_0"], played + 1
+            if played % 10 == 0:
+                step = near.show(world, motion, reward, terminated)
+                for leg in range(4):
+                    theirs = narrow[f"agent_{leg}"], views[f"agent_{leg}"]
+                    hips = np.asarray(step.tokens.allies[0, leg, :, 0])
+                    own = np.asarray(step.tokens.own[0, leg] * np.array([feature.unit for feature in env.spec.own], np.float32))
+                    np.testing.assert_allclose(own, theirs[0][ORDER], rtol=0, atol=2e-5)
+                    np.testing.assert_allclose(np.r_[theirs[0][:28], hips, theirs[0][28:]], theirs[1], rtol=0, atol=1e-6)
+                hidden = alone.show(world, motion, reward, terminated).tokens
+                assert not hidden.ally_seen.any() and not hidden.allies.any()
+                np.testing.assert_array_equal(hidden.own, step.tokens.own)
+
+
+ORDER = np.r_[20, 0, 21, 1, 2:20, 28:33, 33:39, 22:28]
+"""Where our own token's numbers stand in their observation without neighbors: ankle, its leg's forces, hip, the torso's forces, torso."""
+
+
+@compared
+@pytest.mark.slow
+def test_it_is_faster_than_multi_agent_mujoco() -> None:
+    rows = {(row.implementation, row.num_envs): row for row in measure(("ant-reward-0",), num_envs=(64,), seconds=3.0)}
+    ratio = rows["comad", 64].ratio
+    assert ratio is not None and ratio > 1.4
+    assert envs.make("ant-reward-0").spec.limit == 1000
