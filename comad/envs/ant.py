@@ -213,7 +213,7 @@ def make(name: str) -> Ant | None:
     if match is None:
         return None
     disabled = read_legs(name, match["legs"]) if match["legs"] else read_word(name, match["word"] or "normal")
-    sight = next((sight for sight in SIGHTS if sight == match["sight"]), "full")
+    sight: Sight = next((sight for sight in SIGHTS if sight == match["sight"]), "full")
     return Ant(read_angle(name, match["angle"] or "0"), disabled, sight, int(match["limit"] or LIMIT))
 
 

@@ -38,8 +38,20 @@ def test_the_body_is_the_standard_one_in_every_number() -> None:
     assert len(fields(ours)) > 400
 
 
+@playable
+def test_a_few_steps_are_those_that_were_recorded_from_multi_agent_mujoco() -> None:
+    env = ant_named("ant-reward-0")
+    world, rewards = env.reset_many(np.array([7], np.uint32))[0], []
+    for actions in np.sin(np.arange(32)).reshape(4, 1, 4, 2):
+        world, motion, reward, _ = env.advance(world, actions, np.ones(1, bool))
+        rewards.append(reward[0])
+    np.testing.assert_allclose(rewards, [-0.3876581219358126, -0.7794783456100147, -1.0342719093466595, -1.8446840560936657], atol=1e-9)
+    expected = [0.7462462111530627, 0.9794742754966927, -0.05042655034296733, 0.05404482863325197, -0.1875272331122596]
+    np.testing.assert_allclose(numbers_of(motion)[0, :5], expected, atol=1e-9)
+
+
 @compared
-@pytest.mark.parametrize("steps", [150, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [60, pytest.param(1500, marks=pytest.mark.slow)])
 def test_random_steps_are_those_of_multi_agent_mujoco(steps: int) -> None:
     env, near, alone = (ant_named(f"ant-reward-0-{sight}") for sight in ("full", "obsk1", "obsk0"))
     games, random, played, seed = [stock(1), stock(0)], np.random.default_rng(1), 0, 0
