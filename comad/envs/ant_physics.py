@@ -15,6 +15,8 @@ from comad.envs.threads import most_threads
 CORNERS = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 """Where legs 1 to 4 are mounted, seen from the torso: ahead is +x, left is +y."""
 NUM_LEGS = len(CORNERS)
+MOTORS = (3, 0, 1, 2)
+"""The standard model has the motors of its last leg first; legs count from zero here."""
 FRAME_SKIP, TIMESTEP = 5, 0.01
 STEP_SECONDS = FRAME_SKIP * TIMESTEP
 PLACES, SPEEDS = 15, 14
@@ -41,8 +43,7 @@ class Motion(NamedTuple):
 def body_text() -> str:
     """The standard Ant in MuJoCo's language: a sphere with four legs of three capsules, two motors each."""
     legs = "".join(_leg_text(number, *corner) for number, corner in enumerate(CORNERS, 1))
-    # The standard model has its motors in this order.
-    motors = "".join(f'<motor joint="{joint}{leg}" ctrlrange="-1 1" gear="150"/>' for leg in (4, 1, 2, 3) for joint in ("hip", "ankle"))
+    motors = "".join(f'<motor joint="{joint}{leg + 1}" ctrlrange="-1 1" gear="150"/>' for leg in MOTORS for joint in ("hip", "ankle"))
     return f"""<mujoco>
       <option integrator="RK4" timestep="{TIMESTEP}"/>
       <compiler inertiafromgeom="true"/>
@@ -131,7 +132,7 @@ class Simulator:
     def move(self, bodies: np.ndarray, spots: np.ndarray, torques: np.ndarray, rows: np.ndarray) -> Motion:
         """One step of the given rows under torques [episode, leg, joint] in [-1, 1]; the others stay. Threads share the rows."""
         motion = self.still(len(bodies))._replace(bodies=bodies.copy(), spots=spots.copy())
-        controls = np.roll(torques.reshape(len(bodies), -1), 2, axis=1)  # the last leg's motors come first
+        controls = torques[:, MOTORS].reshape(len(bodies), -1)
         motion.broken[rows] = ~np.isfinite(controls[rows]).all(-1)
         sound = rows[~motion.broken[rows]]
         threads = max(1, min(most_threads(), len(sound)))
@@ -146,8 +147,13 @@ class Simulator:
                 # Taken to the end, so that an error in a thread is raised here.
                 list(pool(threads).map(move_some, np.array_split(sound, threads)))
         motion.broken[rows] |= ~(np.isfinite(motion.bodies[rows]).all(-1) & np.isfinite(motion.forces[rows]).all(-1))
-        lost = motion.broken
-        motion.bodies[lost], motion.spots[lost], motion.forces[lost] = np.nan_to_num(bodies[lost], posinf=0.0, neginf=0.0), spots[lost], 0.0
+        if motion.broken.any():
+            lost = motion.broken
+            motion.bodies[lost], motion.spots[lost], motion.forces[lost] = (
+                np.nan_to_num(bodies[lost], posinf=0.0, neginf=0.0),
+                spots[lost],
+                0.0,
+            )
         return motion
 
     def move_rows(self, motion: Motion, controls: np.ndarray, rows: np.ndarray) -> None:
