@@ -26,9 +26,7 @@ FULL_REWARD = 5.0
 HEALTHY = (0.2, 1.0)
 """Heights of the torso between which the Ant neither lies nor flies."""
 CONTROL_COST, CONTACT_COST = 0.5, 5e-4
-LOST = (
-    "an Ant's numbers were no longer finite, from its actions or from MuJoCo; its episode ends there without a reward, and so will others"
-)
+LOST = "an Ant's numbers are no longer finite, because of its actions or in MuJoCo: its episode ends here without a reward"
 LEGS = {"back": (3,), "diagonal": (1, 3), "front": (1,), "mixed": (2, 3, 4), "right": (2,)}
 """The paper's names for the legs that do not work. Which leg is the right one is a guess: see `docs/worlds.md`."""
 

@@ -141,7 +141,7 @@ def test_numbers_that_are_not_finite_end_an_episode_with_a_warning(where: str, t
         actions[1, 2, 0] = np.nan
     else:
         bodies[1, 20 if where == "speed" else 8] = np.nan if where == "place" else 1e12
-    with pytest.warns(RuntimeWarning, match="numbers were no longer finite"):
+    with pytest.warns(RuntimeWarning, match="numbers are no longer finite"):
         after, step = env.step_many(replace(world, bodies=bodies), actions, np.ones(3, bool))
     assert step.terminated.tolist() == step.ended.tolist() == [False, True, False]
     assert step.reward[1] == 0

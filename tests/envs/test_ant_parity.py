@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ants import ant_named, compared, draw, playable
+from ants import ant_named, compared, draw, play, playable
 
-from comad import envs
-from comad.bench.envs import measure
-from comad.bench.plain_ant import stock
+from comad.bench.envs import cases, measure, notes
+from comad.bench.plain_ant import restart, stock
 from comad.envs.ant import numbers_of
 from comad.envs.ant_physics import simulator
 
@@ -88,9 +87,18 @@ ORDER = np.r_[20, 0, 21, 1, 2:20, 28:33, 33:39, 22:28]
 
 
 @compared
-@pytest.mark.slow
-def test_it_is_faster_than_multi_agent_mujoco() -> None:
-    rows = {(row.implementation, row.num_envs): row for row in measure(("ant-reward-0",), num_envs=(64,), seconds=3.0)}
-    ratio = rows["comad", 64].ratio
-    assert ratio is not None and ratio > 1.4
-    assert envs.make("ant-reward-0").spec.limit == 1000
+def test_speed_is_measured_beside_it_and_falls_are_followed_by_fresh_starts() -> None:
+    theirs, ours = measure(("ant-reward-0-3t",), num_envs=(200,), seconds=0.001)
+    assert (theirs.implementation, theirs.num_envs, theirs.first_call_seconds) == ("gymnasium_robotics", 1, None)
+    assert (ours.implementation, ours.num_envs) == ("comad", 200) and ours.ratio == ours.steps_per_second / theirs.steps_per_second
+    env = ant_named("ant-reward-0-3t")
+    world, shown = play(env, 2, 3)
+    fresh = restart(env, world, shown[-1], iter([5, 6]))
+    np.testing.assert_array_equal(fresh.bodies, env.reset_many(np.array([5, 6], np.uint32))[0].bodies)
+    assert fresh.time.tolist() == [0, 0] and restart(env, fresh, shown[0], iter([])) is fresh
+
+
+def test_without_it_the_speed_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert [case.implementation for case in cases(("ant-reward-0",), (1,))] == ["comad"]
+    assert notes(("ant-reward-0",)) == ["without gymnasium_robotics, which is not installed: pip install gymnasium-robotics"]
