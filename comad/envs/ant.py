@@ -1,5 +1,6 @@
 """The Ant of multi-agent MuJoCo, each leg an agent with two motors: run in a given direction, or without some of the legs."""
 
+import itertools
 import math
 import re
 import warnings
@@ -141,11 +142,13 @@ class Ant:
 
         angle = math.radians(self.direction)
         goal = (middle - far * math.sin(angle), middle + far * math.cos(angle))
-        marks = [*_ground(places[:2] / CELL, middle), scene.Mark("line", middle, middle, scene.INK, end=goal), _tip(goal)]
+        marks = [*_ground(places[:2] / CELL, middle), scene.Mark("line", middle, middle, scene.INK, end=goal)]
+        marks.append(scene.Mark("diamond", *goal, scene.DONE, size=0.4))
         for leg, points in enumerate(simulator().joints(places), 1):
             hip, ankle, foot = map(spot, points)
             color = scene.FAINT if leg in self.disabled else scene.AGENT
-            marks += [scene.Mark("line", *a, color, end=b) for a, b in (((middle, middle), hip), (hip, ankle), (ankle, foot))]
+            pieces = itertools.pairwise(((middle, middle), hip, ankle, foot))
+            marks += [scene.Mark("line", *start, color, end=end) for start, end in pieces]
             marks.append(scene.Mark("disc", *foot, color, str(leg), size=0.4))
         marks.append(scene.Mark("disc", middle, middle, scene.GOAL, size=0.5 / CELL))
         x, y = places[:2]
@@ -192,10 +195,6 @@ def _ground(center: np.ndarray, middle: float) -> list[scene.Mark]:
                 if max(abs(right), abs(up)) < VIEW / 2 + 1:
                     marks.append(scene.Mark("zone", middle - float(up), middle + float(right), scene.INK, size=2.0))
     return marks
-
-
-def _tip(goal: tuple[float, float]) -> scene.Mark:
-    return scene.Mark("diamond", *goal, scene.DONE, size=0.4)
 
 
 NAMES = (*(f"ant-reward-{angle}" for angle in range(0, 360, 45)), *(f"ant-dynamics-{word}" for word in LEGS))
