@@ -50,7 +50,7 @@ def test_a_few_steps_are_those_that_were_recorded_from_multi_agent_mujoco() -> N
 
 
 @compared
-@pytest.mark.parametrize("steps", [60, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [30, pytest.param(1500, marks=pytest.mark.slow)])
 def test_random_steps_are_those_of_multi_agent_mujoco(steps: int) -> None:
     env, near, alone = (ant_named(f"ant-reward-0-{sight}") for sight in ("full", "obsk1", "obsk0"))
     games, random, played, seed = [stock(1), stock(0)], np.random.default_rng(1), 0, 0
