@@ -37,7 +37,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,battle]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,battle,ant]'
 	touch $@
 
 clean:

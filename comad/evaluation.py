@@ -59,7 +59,8 @@ def assess(
         keys = episode_keys(evaluation_key(seed, task, evaluation), 0, num_episodes)
         for mode, outcomes in played.items():
             outcomes.append(rollout(env, Team(state, head, jnp.array(mode == "greedy"), method), keys)[0])
-    return {"heads": [int(head) for head in heads], **{mode: summarize(outcomes, metric) for mode, outcomes in played.items()}}
+    specs = [env.spec for env in worlds]
+    return {"heads": [int(head) for head in heads], **{mode: summarize(outcomes, specs, metric) for mode, outcomes in played.items()}}
 
 
 @partial(jax.jit, static_argnames="method")
@@ -67,12 +68,17 @@ def _route(method: Method[Any], state: Any, task: Int[Array, ""], sample: Batch)
     return method.route(state, task, sample)
 
 
-def summarize(outcomes: Sequence[Outcome], metric: Metric) -> dict[str, list[float]]:
-    """Means over episodes, by task; the score is the one that the stream's metric names."""
+def summarize(outcomes: Sequence[Outcome], specs: Sequence[Spec], metric: Metric) -> dict[str, list[float]]:
+    """Means over episodes, by task; the score is what the stream's metric makes of them."""
     means = [jax.tree.map(lambda leaf: float(np.asarray(leaf, float).mean()), outcome) for outcome in outcomes]
-    columns = {
+    return {
+        "score": [score(mean.total, mean.success, spec, metric) for mean, spec in zip(means, specs, strict=True)],
         "return": [mean.total for mean in means],
         "success": [mean.success for mean in means],
         "length": [mean.length for mean in means],
     }
-    return {"score": columns[metric], **columns}
+
+
+def score(mean_return: float, success_rate: float, spec: Spec, metric: Metric) -> float:
+    """How good a team is, in [0, 1]: how often it succeeds, or its return in shares of what counts as full."""
+    return success_rate if metric == "success" else min(max(mean_return / spec.full_return, 0.0), 1.0)

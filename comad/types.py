@@ -87,9 +87,11 @@ class Spec:
     full_view: bool = False
     """Every agent sees all, in the state's own features: observations are then a re-ordering of the state (`tokens.full_view`)."""
     view: str = ""
-    """The family of worlds whose ``look`` tells what agents see from the state alone, if they do not see all of it."""
+    """The name of the function in `envs.VIEWS` that tells what agents see from the state alone, if they do not see all of it."""
     metric: Metric = "return"
-    """Which outcome of an episode tells how good a team is: its return, if that lies in [0, 1], or whether it was a success."""
+    """Which outcome of an episode tells how good a team is: its return, or whether it was a success."""
+    full_return: float = 1.0
+    """The return that counts as a score of one; scores are cut to [0, 1]."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_agents <= 2**ID_BITS:

@@ -5,7 +5,7 @@ from typing import Any
 
 from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, open_dataset
-from comad.envs.base import Env
+from comad.envs.base import Env, HostEnv
 from comad.envs.navigation import Navigation
 from comad.envs.rollout import RandomPlayer
 
@@ -13,7 +13,7 @@ FULL_VIEW = Navigation(2, 6, limit=9)
 SHORT_SIGHT = Navigation(3, 8, limit=7, sight=3)
 
 
-def record(path: Path, env: Env[Any] = FULL_VIEW, episodes: int = 40, seed: int = 0) -> Dataset:
+def record(path: Path, env: Env[Any] | HostEnv[Any] = FULL_VIEW, episodes: int = 40, seed: int = 0) -> Dataset:
     """A dataset of random play."""
     for _ in collect(path, env, RandomPlayer(env.spec), "random", episodes, seed, {"kind": "test"}):
         pass

@@ -39,7 +39,13 @@ def battle(num_agents: int, num_enemies: int) -> Spec:
 
 def make_up(name: str, batch: int) -> tuple[Spec, Resident, Packing]:
     """A battle's spec, random recordings of it as they lie on the device, and how they are packed."""
-    spec, random = battle(*SHAPES[name]), np.random.default_rng(0)
+    spec = battle(*SHAPES[name])
+    return spec, *record(spec, batch)
+
+
+def record(spec: Spec, batch: int) -> tuple[Resident, Packing]:
+    """Random recordings of any world, and how they are packed."""
+    random = np.random.default_rng(0)
     lengths = random.integers(SHORTEST, LONGEST, EPISODES)
     moments = int(lengths.sum()) + EPISODES
     resident = {}
@@ -47,11 +53,11 @@ def make_up(name: str, batch: int) -> tuple[Spec, Resident, Packing]:
         shape = (moments, *column.stored_shape)
         if column.kind == "bits":
             resident[column.name] = jnp.full(shape, 255, jnp.uint8)
-        elif column.kind == "actions":
+        elif column.kind == "actions" and spec.num_actions:
             resident[column.name] = jnp.asarray(random.integers(spec.num_actions, size=shape), jnp.uint8)
         else:
             resident[column.name] = jnp.asarray(random.uniform(size=shape), jnp.float32)
     starts = episode_starts(lengths)
     terminated = np.zeros(moments, bool)
     terminated[starts + lengths - 1] = True
-    return spec, {**resident, "terminated": jnp.asarray(terminated)}, Packing.plan(starts, lengths, batch)
+    return {**resident, "terminated": jnp.asarray(terminated)}, Packing.plan(starts, lengths, batch)

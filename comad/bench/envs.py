@@ -13,8 +13,9 @@ from typing import Any
 import jax
 
 from comad import envs
-from comad.bench import plain_battle
+from comad.bench import plain_ant, plain_battle
 from comad.bench.plain_navigation import PlainNavigation
+from comad.envs.ant import Ant
 from comad.envs.battle import Battle
 from comad.envs.foraging import Foraging
 from comad.envs.navigation import Navigation
@@ -23,7 +24,7 @@ from comad.envs.rollout import RandomPlayer, episode_keys, rollout
 WORLDS = ("cn-4", "lbf-bottom", "lbf-8x8-3p-3f", "3m")
 NUM_ENVS = (1, 32, 1024)
 OURS = "comad"
-EXTRAS = {"lbforaging": "dev", "jaxmarl": "battle"}
+EXTRAS = {"lbforaging": "'comad[dev]'", "jaxmarl": "'comad[battle]'", "gymnasium_robotics": "gymnasium-robotics"}
 """Peers that are packages of their own, and what installs them."""
 
 Spans = Iterator[tuple[int, float]]
@@ -78,7 +79,7 @@ def measure(
 
     Timed for our worlds: whole episodes as `rollout` plays them, resets and the choice of random actions included, until the last
     of the episodes has ended. Timed for the peers: the steps and the choice of one legal action per agent; their resets are not
-    timed, which favors them. Battles are played on by both sides without waiting for the last one to end (`plain_battle`).
+    timed, which favors them. Battles and Ants are played on without waiting for the last one to end (`plain_battle`, `plain_ant`).
 
     Args:
         worlds: names of worlds.
@@ -114,7 +115,7 @@ def cases(worlds: Sequence[str], num_envs: Sequence[int]) -> list[Case]:
 def notes(worlds: Sequence[str] = WORLDS) -> list[str]:
     """What was left out of the measurement, and how to get it."""
     absent = sorted({peer for peer in map(peer_name, worlds) if peer and missing(peer)})
-    return [f"without {peer}, which is not installed: pip install 'comad[{EXTRAS[peer]}]'" for peer in absent]
+    return [f"without {peer}, which is not installed: pip install {EXTRAS[peer]}" for peer in absent]
 
 
 def peer_name(world: str) -> str:
@@ -126,6 +127,8 @@ def peer_name(world: str) -> str:
             return "lbforaging"
         case Battle():
             return "jaxmarl"
+        case Ant():
+            return "gymnasium_robotics"
     return ""
 
 
@@ -138,6 +141,8 @@ def _our_spans(world: str, num_envs: int) -> Spans:
     env = envs.make(world)
     if isinstance(env, Battle):
         yield from plain_battle.our_spans(env, num_envs)
+    if isinstance(env, Ant):
+        yield from plain_ant.our_spans(env, num_envs)
     player = RandomPlayer(env.spec)
     draw_keys = jax.jit(lambda span: episode_keys(jax.random.fold_in(jax.random.key(0), span), 0, num_envs))
     for span in itertools.count():
@@ -152,6 +157,8 @@ def _peer_spans(world: str, num_envs: int) -> Spans:
     env = envs.make(world)
     if isinstance(env, Battle):
         return plain_battle.their_spans(env, num_envs)
+    if isinstance(env, Ant):
+        return plain_ant.their_spans()
     if isinstance(env, Navigation):
         return _plain_navigation_spans(env)
     assert isinstance(env, Foraging)

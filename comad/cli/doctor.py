@@ -14,6 +14,7 @@ from comad.cli.terminal import show_json, show_table
 from comad.envs import starcraft_site
 from comad.envs.starcraft_maps import ODIS_LIMITS
 from comad.envs.starcraft_site import installed
+from comad.envs.threads import usable_cores
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 SIMULATORS = {
@@ -71,13 +72,6 @@ def starcraft() -> list[tuple[str, bool, str]]:
         ("SMAC_Maps", starcraft_site.maps_folder().is_dir(), starcraft_site.GET_MAPS),
         ("maps of ODIS", has_odis_maps, starcraft_site.GET_ODIS),
     ]
-
-
-def usable_cores() -> int:
-    """Cores this process may run on, which a container or batch system can make fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def memory_gib() -> float | None:

@@ -16,8 +16,9 @@ from comad.cli.teams import Source, find_teams
 from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_table
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import episode_keys, rollout
+from comad.evaluation import score
 from comad.experts.library import Quality
-from comad.types import Stream, Task
+from comad.types import Metric, Stream, Task
 
 EPISODES_AT_ONCE = 1024
 """More are played in several rounds, so that memory does not grow with their number."""
@@ -78,7 +79,9 @@ class Score:
     """What the stream's metric says, times 100."""
 
 
-def play(task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, teams: Source, metric: str, advance: Callable[[int], None]) -> Score:
+def play(
+    task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, teams: Source, metric: Metric, advance: Callable[[int], None]
+) -> Score:
     """Play all episodes of one task, telling after each round how many they were."""
     key, at_once, player = jax.random.key(settings.seed), min(EPISODES_AT_ONCE, settings.episodes), teams.player(env)
     outcomes = []
@@ -87,8 +90,9 @@ def play(task: Task, env: Env[Any] | HostEnv[Any], settings: Evaluate, teams: So
         outcomes.append(rollout(env, player, episode_keys(key, first, at_once))[0])
         advance(min(at_once, settings.episodes - first))
     whole = jax.tree.map(lambda *parts: np.concatenate(parts)[: settings.episodes].astype(float).mean().item(), *outcomes)
-    score = 100 * {"return": whole.total, "success": whole.success}[metric]
-    return Score(task.name, env.spec.env, whole.total, whole.success, whole.length, score)
+    return Score(
+        task.name, env.spec.env, whole.total, whole.success, whole.length, 100 * score(whole.total, whole.success, env.spec, metric)
+    )
 
 
 def as_json(settings: Evaluate, stream: Stream, scores: list[Score]) -> dict[str, Any]:

@@ -41,17 +41,16 @@ class Play:
         run = Path(self.what) if is_run(self.what) else None
         teams = find_teams(run, self.random, self.quality, self.greedy)
         newest = teams.trained.stream.tasks[teams.trained.record.scores[-1]["task"]].env if teams.trained else self.what
-        env = envs.make(find_task(self.task or newest).env)
+        env = envs.make(find_task(self.task or newest, teams.trained.stream.tasks if teams.trained else ()).env)
         with progress() as bar:
             playing = bar.add_task("playing", total=1)
             episode = watch(env, teams.player(env), self.seed)
             bar.advance(playing)
-            footers = captions(teams, episode)
+            scenes, footers = episode.scenes, captions(teams, episode)
             frames = [
-                paint(scene, footer=footer)
-                for scene, footer in bar.track(list(zip(episode.scenes, footers, strict=True)), description="painting")
+                paint(scene, footer=footer) for scene, footer in bar.track(list(zip(scenes, footers, strict=True)), description="painting")
             ]
-        save_gif(frames, self.out)
+        save_gif(frames, self.out, scenes[0].seconds)
         ending = "success" if episode.success else "no success"
         show_lines([f"wrote {self.out}: {episode.length} steps, return {episode.total:.2f}, {ending}"])
 

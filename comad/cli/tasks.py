@@ -8,10 +8,10 @@ from comad.errors import UserError
 from comad.types import Metric, Stream, Task
 
 
-def find_task(name: str) -> Task:
-    """The task of that name in any stream; any other name is taken for a world of one's own."""
-    named = {task.name.lower(): task for stream in streams.STREAMS.values() for task in stream.tasks}
-    return named.get(name.lower(), Task(name, name))
+def find_task(name: str, first: Sequence[Task] = ()) -> Task:
+    """The task of that name among the first ones, or in the first stream that has it; any other name is taken for a world of one's own."""
+    known = [*first, *(task for stream in streams.STREAMS.values() for task in stream.tasks)]
+    return next((task for task in known if task.name.lower() == name.lower()), Task(name, name))
 
 
 def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
@@ -20,7 +20,8 @@ def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
         if stream is None:
             raise UserError("nothing to play: give a stream with --stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
         return streams.find(stream)
-    chosen = tuple(find_task(task) for task in tasks)
+    first = streams.find(stream).tasks if stream else ()
+    chosen = tuple(find_task(task, first) for task in tasks)
     base = streams.custom([task.env for task in chosen], metric=_metric(chosen)) if stream is None else streams.find(stream)
     return dataclasses.replace(base, tasks=chosen)
 

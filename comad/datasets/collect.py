@@ -30,11 +30,13 @@ def collect(
     chunks: list[Values] = []
     for first in range(0, num_episodes, CHUNK):
         count = min(CHUNK, num_episodes - first)
-        # Always a full chunk, so that the last one needs no compilation of its own.
-        outcome, moments = rollout(env, player, episode_keys(key, first, CHUNK), _keeper(env.spec))
+        # Always a full chunk in JAX, so that the last one needs no compilation of its own; outside it every episode costs as much.
+        played = count if isinstance(env, HostEnv) else CHUNK
+        outcome, moments = rollout(env, player, episode_keys(key, first, played), _keeper(env.spec))
         chunks.append(_flatten(*jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], (outcome, moments))))
         yield first + count
-    values = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    # Chunk by chunk taken away, because a large dataset would not fit twice.
+    values = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in tuple(chunks[0])}
     values["episode.start"] = episode_starts(values["episode.length"])
     write(path, env.spec, quality, values, {**provenance, "seed": seed})
 

@@ -83,7 +83,7 @@ def encode(column: Column, values: np.ndarray) -> np.ndarray:
         return np.packbits(values.astype(bool), axis=-1)
     if column.kind == "features" and column.dtype == "uint8":
         return np.round(values / scales(column)).astype(np.uint8)
-    return values.astype(column.dtype)
+    return values.astype(column.dtype, copy=False)
 
 
 def decode(column: Column, stored: np.ndarray) -> np.ndarray:

@@ -1,20 +1,23 @@
 """Worlds: where teams act. A new one is a file with ``NAMES`` and ``make``, and a line in ``ENVS``."""
 
 import importlib.util
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
-from comad.envs import battle, foraging, navigation, starcraft
+from comad.envs import ant, ant_tokens, battle, foraging, navigation, starcraft
 from comad.envs.base import Env, HostEnv, not_installed
 from comad.envs.starcraft import Starcraft
 from comad.errors import UserError, unknown
 from comad.tokens import full_view
 from comad.types import Spec, StateTokens, Tokens
 
-ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft}
-EXTRAS = {"battle": "jaxmarl"}
+ENVS = {"cn": navigation, "lbf": foraging, "battle": battle, "starcraft": starcraft, "ant": ant}
+EXTRAS = {"battle": "jaxmarl", "ant": "mujoco"}
 """Families that play in somebody else's simulator, and its package; the extra that installs it has the family's name."""
+VIEWS: dict[str, Callable[[StateTokens], tuple[Tokens, Any]]] = {"battle": battle.look, **ant_tokens.VIEWS}
+"""How agents see part of what there is, by the name that specs have for it (`Spec.view`)."""
 
 
 def names() -> tuple[str, ...]:
@@ -41,11 +44,10 @@ def look(spec: Spec, state: StateTokens) -> Tokens:
     """What agents see, where that follows from the state (`Spec.seen_in_state`); with any leading axes."""
     if spec.full_view:
         return full_view(state)
-    see = ENVS[spec.view].look
+    see = VIEWS[spec.view]
     for _ in state.agents.shape[:-2]:
         see = jax.vmap(see)
-    tokens: Tokens = see(state)[0]
-    return tokens
+    return see(state)[0]
 
 
 def missing_extras() -> set[str]:

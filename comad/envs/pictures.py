@@ -217,14 +217,16 @@ def _mix(color: Color, other: Color, share: float) -> Color:
 
 def _with_one_palette(frames: Sequence[np.ndarray]) -> list[Image.Image]:
     """Frames in the colors most used over the whole episode, so that no surface changes its shade from frame to frame."""
-    packed = np.stack(frames).astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
-    counts = np.bincount(packed.ravel(), minlength=1 << 24)
+    # Some frames at a time: a thousand at once would take gigabytes on the way.
+    packed = np.stack([frame.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32) for frame in frames])
+    counts = sum(np.bincount(some.ravel(), minlength=1 << 24) for some in np.array_split(packed, -(-len(packed) // 64)))
+    assert isinstance(counts, np.ndarray)
     colors = np.flatnonzero(counts)
     channels = np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=-1)
     palette = channels[np.argsort(-counts[colors], kind="stable")[:PALETTE_SIZE]]
     nearest = np.zeros(len(counts), np.uint8)
     nearest[colors] = [((palette - color) ** 2).sum(-1).argmin() for color in channels]
-    images = [Image.fromarray(frame) for frame in nearest[packed]]
+    images = [Image.fromarray(nearest[frame]) for frame in packed]
     for image in images:
         image.putpalette(palette.astype(np.uint8).tobytes())
     return images

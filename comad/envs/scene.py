@@ -39,3 +39,5 @@ class Scene:
     columns: int
     marks: tuple[Mark, ...]
     title: str
+    seconds: float = 0.35
+    """How long to show it in a film."""

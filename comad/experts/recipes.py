@@ -17,8 +17,6 @@ class Recipe:
     """Environment steps between evaluations; who learns quickly leaps over the medium level if they are far apart."""
 
 
-
-
 def _battle(steps: int, start: str = "", **settings: Any) -> Recipe:
     """Battles are evaluated less often, for evaluations take their time there."""
     return Recipe(Qmix(steps=steps, **settings), start, every=20_000)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from comad.errors import unknown
-from comad.streams import battle, foraging, navigation
+from comad.streams import ant, battle, foraging, navigation
 from comad.types import Metric, Stream, Task
 
-STREAMS: dict[str, Stream] = {stream.name: stream for stream in (*navigation.STREAMS, *foraging.STREAMS, *battle.STREAMS)}
+STREAMS: dict[str, Stream] = {stream.name: stream for family in (navigation, foraging, battle, ant) for stream in family.STREAMS}
 
 
 def find(name: str) -> Stream:

@@ -244,6 +244,7 @@ def test_worlds_whose_returns_have_other_scales_are_judged_by_success() -> None:
 
 def test_tasks_go_by_their_name_in_a_stream_or_by_their_world() -> None:
     assert find_task("bottomleft") == Task("BottomLeft", "lbf-bottomleft")
+    assert find_task("right").env == "lbf-right" and choose("ant-dynamics", ["right"]).tasks[0].env == "ant-dynamics-right"
     assert find_task("cn-4-9x9") == Task("cn-4-9x9", "cn-4-9x9")
 
 

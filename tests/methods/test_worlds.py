@@ -12,6 +12,7 @@ import pytest
 from learners import KEY, STREAM, make, small_batch
 from recorded import FULL_VIEW
 
+from comad import envs
 from comad.bench import battles
 from comad.datasets.batches import gather
 from comad.methods import METHODS, find
@@ -35,8 +36,15 @@ def aims() -> tuple[Spec, Batch]:
     return spec, jax.jit(gather, static_argnums=0)(spec, resident, packing.index(0, 0, 0))
 
 
+def legs() -> tuple[Spec, Batch]:
+    """A batch of the Ant, whose agents are its legs."""
+    spec = envs.find("ant-reward-0-obsk1").spec
+    resident, packing = battles.record(spec, 2)
+    return spec, jax.jit(gather, static_argnums=0)(spec, resident, packing.index(0, 0, 0))
+
+
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("world", [vectors, aims])
+@pytest.mark.parametrize("world", [vectors, aims, legs])
 def test_methods_learn_and_act_in_it(name: str, world: Any) -> None:
     method, (spec, batch) = find(name)(), world()
     begin, update, finish = (jax.jit(verb) for verb in (method.begin, method.update, method.finish))
@@ -52,7 +60,7 @@ def test_methods_learn_and_act_in_it(name: str, world: Any) -> None:
     for greedy in (True, False):
         actions = act(jnp.array(greedy), KEY)[0]
         if isinstance(spec.actions, Continuous):
-            assert actions.shape == (2, 2) and (jnp.abs(actions) <= 1).all()
+            assert actions.shape == (spec.num_agents, 2) and (jnp.abs(actions) <= 1).all()
         else:
             assert jnp.take_along_axis(available, actions[:, None], axis=1).all()
 
