@@ -86,6 +86,7 @@ def test_a_step_is_compiled_once() -> None:
     assert not any(leaf.weak_type for leaf in jax.tree.leaves((world, shown)))
 
 
+@pytest.mark.slow
 def test_enemies_who_see_nobody_cross_the_map() -> None:
     # Each step of theirs would be NaN if anything were divided by how many they see.
     world = placed([(2.0, 2.0), (3.0, 2.0), (2.0, 4.0), (30.0, 16.0), (16.0, 30.0), (28.0, 20.0)], [45.0] * 6)

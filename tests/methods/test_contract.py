@@ -31,11 +31,12 @@ def batch() -> Batch:
     return small_batch()
 
 
-# HiSSD takes half a minute to compile, as long as three others.
-QUICK = [pytest.param(name, marks=[pytest.mark.slow] if name == "hissd" else []) for name in METHODS]
+# These two take most to compile after COMAD, and FS is FT with another beginning.
+SLOW = {"hissd", "odis", "fs"}
+EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in METHODS]
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", EACH)
 def test_a_method_keeps_its_contract(name: str, batch: Batch, tmp_path: Path) -> None:
     method = find(name)()
     assert isinstance(method, Method) and hash(method) == hash(find(name)())

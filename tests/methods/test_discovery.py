@@ -71,6 +71,7 @@ def test_hissd_freezes_policy_and_task_skills_from_the_third_task_on(batch: Batc
     assert [lot.source for lot in method.schedule(0, 1, 4, 0, 4)] == [0, 1, 0, 1] and method.schedule(0, 2, 4, 3, 9) == [Lot(2, 3, 9)]
 
 
+@pytest.mark.slow
 def test_hissd_contrasts_with_other_tasks_only(batch: Batch) -> None:
     method = Hissd()
     state = jax.jit(method.begin)(make(method), jnp.int32(0), batch, KEY)
