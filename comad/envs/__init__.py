@@ -7,8 +7,7 @@ from typing import Any
 import jax
 
 from comad.envs import ant, ant_tokens, battle, foraging, navigation, starcraft
-from comad.envs.base import Env, HostEnv, not_installed
-from comad.envs.starcraft import Starcraft
+from comad.envs.base import Demanding, Env, HostEnv, not_installed
 from comad.errors import UserError, unknown
 from comad.tokens import full_view
 from comad.types import Spec, StateTokens, Tokens
@@ -33,10 +32,10 @@ def find(name: str) -> Env[Any] | HostEnv[Any]:
 def make(name: str) -> Env[Any] | HostEnv[Any]:
     """The world of that name, ready to be played."""
     family, env = _find(name)
-    if isinstance(env, Starcraft):
-        env.check_playable()
-    elif family in missing_extras():
+    if family in EXTRAS and importlib.util.find_spec(EXTRAS[family]) is None:
         raise not_installed(f"worlds like {name}", EXTRAS[family], family)
+    if isinstance(env, Demanding):
+        env.check_playable()
     return env
 
 
@@ -51,13 +50,16 @@ def look(spec: Spec, state: StateTokens) -> Tokens:
 
 
 def missing_extras() -> set[str]:
-    """Families whose simulator is not installed."""
-    absent = {family for family, package in EXTRAS.items() if importlib.util.find_spec(package) is None}
+    """Families whose simulator is not installed, going by the first world of each."""
+    return {family for family, module in ENVS.items() if not _is_playable(module.NAMES[0])}
+
+
+def _is_playable(name: str) -> bool:
     try:
-        make(starcraft.NAMES[0])
+        make(name)
     except UserError:
-        absent.add("starcraft")
-    return absent
+        return False
+    return True
 
 
 def _find(name: str) -> tuple[str, Env[Any] | HostEnv[Any]]:

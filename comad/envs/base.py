@@ -74,6 +74,15 @@ class Scarce(Protocol):
         ...
 
 
+@runtime_checkable
+class Demanding(Protocol):
+    """A world that needs more than a package, such as a game in some folder."""
+
+    def check_playable(self) -> None:
+        """Refuse to be played where something is missing, and say what."""
+        ...
+
+
 class SimulatorError(UserError):
     """A simulator broke down in the middle of its episodes, which are lost and can only be played again from their starts."""
 

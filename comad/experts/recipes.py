@@ -1,7 +1,6 @@
 """How the shipped experts were trained, world by world."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from comad.experts.qmix import Qmix
 
@@ -15,11 +14,6 @@ class Recipe:
     """World whose expert's weights to begin from."""
     every: int = 10_000
     """Environment steps between evaluations; who learns quickly leaps over the medium level if they are far apart."""
-
-
-def _battle(steps: int, start: str = "", **settings: Any) -> Recipe:
-    """Battles are evaluated less often, for evaluations take their time there."""
-    return Recipe(Qmix(steps=steps, **settings), start, every=20_000)
 
 
 _FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=1_000)
@@ -38,7 +32,8 @@ RECIPES = {
     "lbf-bottomright": _FORAGING,
     "lbf-right": _FORAGING,
     "lbf-topright": _FORAGING,
-    "3m": _battle(1_000_000),
+    # Evaluations of battles take their time.
+    "3m": Recipe(Qmix(steps=1_000_000), every=20_000),
 }
 
 
