@@ -195,6 +195,8 @@ class Batch(eqx.Module):
     """An action was taken here: false in an episode's extra last moment and in padding."""
     present: Bool[Array, "row time"]
     """A moment of an episode, not padding."""
+    outcome: Float[Array, "row time"]
+    """The return of the moment's whole episode, in standard deviations above the mean of the recordings; zero where all are alike."""
 
 
 @dataclass(frozen=True)

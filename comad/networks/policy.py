@@ -33,9 +33,9 @@ class Trunk(eqx.Module):
     memory: Gru | None
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, recurrent: bool = True) -> "Trunk":
+    def create(cls, draws: Draws, spec: Spec, recurrent: bool = True, relations: bool = False) -> "Trunk":
         """Fresh weights; without memory a history is its last moment."""
-        encoder, mlp = ObservationEncoder.create(draws, spec), Mlp.create(draws, (WIDTH, WIDTH, WIDTH))
+        encoder, mlp = ObservationEncoder.create(draws, spec, relations), Mlp.create(draws, (WIDTH, WIDTH, WIDTH))
         return cls(encoder, mlp, Gru.create(draws, WIDTH, WIDTH) if recurrent else None)
 
     def start(self, *lead: int) -> Float[Array, "*lead size"]:
