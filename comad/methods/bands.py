@@ -49,7 +49,7 @@ class Bands(eqx.Module):
         share: float | Float[Array, ""],
     ) -> "Bands":
         """Move a head's band by a share towards its scores of its own situations; 1 sets it."""
-        low, high = jnp.nanquantile(jnp.where(there, own, jnp.nan), jnp.array([0.5 - INSIDE / 2, 0.5 + INSIDE / 2]))
+        low, high = quantile(own, there, 0.5 - INSIDE / 2), quantile(own, there, 0.5 + INSIDE / 2)
         high = jnp.maximum(high, low + NARROWEST)
         caught = ((noisy >= low) & (noisy <= high) & there).sum() / jnp.maximum(there.sum(), 1)
 
@@ -57,6 +57,14 @@ class Bands(eqx.Module):
             return values.at[head].add(share * (value - values[head]))
 
         return Bands(follow(self.low, low), follow(self.high, high), follow(self.noise, caught))
+
+
+def quantile(values: Float[Array, "*batch"], there: Bool[Array, "*batch"], share: float) -> Float[Array, ""]:
+    """The value below which a share of those lie that are there."""
+    ordered = jnp.sort(jnp.where(there, values, jnp.inf).ravel())
+    place = share * jnp.maximum(there.sum() - 1, 0)
+    below, above = ordered[jnp.floor(place).astype(int)], ordered[jnp.ceil(place).astype(int)]
+    return below + (place - jnp.floor(place)) * (above - below)
 
 
 def follow_share(update: Int[Array, ""]) -> Float[Array, ""]:

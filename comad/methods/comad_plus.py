@@ -58,7 +58,7 @@ class ComadPlus:
     Five departures, each with the setting that takes it back:
 
     - an action's weight is exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in
-      standard deviations (``--temperature inf --sharpness 0``: plain cloning);
+      standard deviations (``--temperature 1000 --sharpness 0``: plain cloning);
     - every family has a trunk of its own, which begins as a copy of the most similar family's (``--inherit nothing``), and old ones keep
       every bit;
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);

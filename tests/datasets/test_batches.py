@@ -47,3 +47,13 @@ def test_the_last_action_is_the_one_before_and_none_at_the_start(tmp_path: Path)
     rows, times = np.nonzero(present & ~first)
     assert (told[rows, times].argmax(-1) == np.asarray(batch.actions)[rows, times - 1]).all()
     assert (told[rows, times].sum(-1) == 1).all()
+
+
+def test_an_outcome_is_its_episodes_return_in_standard_deviations(tmp_path: Path) -> None:
+    dataset = record(tmp_path / "data")
+    batch, moment = batch_of(dataset)
+    reward, episode = dataset.read("reward"), np.repeat(np.arange(len(dataset.lengths)), np.asarray(dataset.lengths) + 1)
+    totals = np.bincount(episode, reward)
+    assert totals.std() > 0
+    expected = ((totals - totals.mean()) / totals.std())[episode[moment]] * np.asarray(batch.present)
+    assert np.allclose(batch.outcome, expected, atol=1e-5) and np.asarray(batch.outcome).any()
