@@ -1,4 +1,4 @@
-"""`comad data`: look at datasets, check them, bring other people's in and take one's own out."""
+"""`comad data`: look at datasets, check and mix them, bring other people's in and take one's own out."""
 
 import csv
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from comad import envs, streams
+from comad.cli.mix import Mix
 from comad.cli.terminal import show_lines, show_table
 from comad.datasets import library
 from comad.datasets.hdf5 import export_hdf5, import_hdf5, world_name
@@ -165,7 +166,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Data:
-    """Look at datasets, check them, import and export them."""
+    """Look at datasets, check, mix, import and export them."""
 
     verb: (
         Annotated[ListAll, tyro.conf.subcommand("list")]
@@ -173,6 +174,7 @@ class Data:
         | Annotated[Verify, tyro.conf.subcommand("verify")]
         | Annotated[Import, tyro.conf.subcommand("import")]
         | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Mix, tyro.conf.subcommand("mix")]
         | Annotated[Stats, tyro.conf.subcommand("stats")]
     )
 

@@ -92,4 +92,5 @@ def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
 def _how_to_make(stream: Stream, quality: str, folder: Path | None) -> str:
     custom = stream.name == "custom"
     what = "--tasks " + " ".join(dict.fromkeys(task.env for task in stream.tasks)) if custom else stream.name
-    return f"'comad collect {what} --quality {quality}{f' --data {folder}' if folder else ''}'"
+    verb = f"data mix {what}" if quality == "mixed" else f"collect {what} --quality {quality}"
+    return f"'comad {verb}{f' --data {folder}' if folder else ''}'"
