@@ -9,12 +9,11 @@ import tyro
 from comad import envs
 from comad.cli.data import show_datasets
 from comad.cli.tasks import choose
-from comad.cli.teams import playable
 from comad.cli.terminal import check_positive, check_seed, progress
 from comad.datasets import library as datasets
 from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, check, open_dataset
-from comad.envs.base import Env
+from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.experts import library as experts
 from comad.experts.library import QUALITIES, Card, Quality
@@ -66,16 +65,16 @@ class Collect:
 
     def record(self, task: Task, quality: Quality) -> Any:
         """Record one dataset, unless it is there and holds."""
-        env = playable(task.env)
+        env = envs.make(task.env)
         player, card = experts.get(env, quality, self.weights)
         path = datasets.place(env.spec.env, quality, self.data)
-        origin = provenance(card)
+        origin = provenance(card, env.spec.env)
         if self.holds(path, env, origin):
             yield self.episodes
             return
         yield from collect(path, env, player, quality, self.episodes, self.seed, origin)
 
-    def holds(self, path: Path, env: Env[Any], origin: dict[str, Any]) -> bool:
+    def holds(self, path: Path, env: Env[Any] | HostEnv[Any], origin: dict[str, Any]) -> bool:
         """Whether the dataset is there, was recorded in just this way, and is undamaged."""
         if not (path / "manifest.json").exists():
             return False
@@ -86,11 +85,12 @@ class Collect:
         return same_origin(dataset, env, {**origin, "seed": self.seed}, self.episodes) and check(dataset) == []
 
 
-def provenance(card: Card) -> dict[str, Any]:
-    """Who recorded a dataset."""
-    return {"kind": "collected", "player": card.algorithm, "weights": card.sha256, "trained": card.command}
+def provenance(card: Card, env: str) -> dict[str, Any]:
+    """Who recorded a dataset, and in which world the team learned if it was another one."""
+    origin = {"kind": "collected", "player": card.algorithm, "weights": card.sha256, "trained": card.command}
+    return origin if card.env == env else {**origin, "learned": card.env}
 
 
-def same_origin(dataset: Dataset, env: Env[Any], origin: dict[str, Any], episodes: int) -> bool:
+def same_origin(dataset: Dataset, env: Env[Any] | HostEnv[Any], origin: dict[str, Any], episodes: int) -> bool:
     """Whether recording again would give the same content."""
     return dataset.spec == env.spec and dict(dataset.provenance) == origin and dataset.recorded.episodes == episodes
