@@ -35,6 +35,7 @@ def test_a_tree_of_another_shape_is_refused_by_name(tmp_path: Path, like: dict[s
         checkpoint.load(tmp_path / "tree.safetensors", like)
 
 
+@pytest.mark.promise("damage")
 @pytest.mark.parametrize("keep", [0, 5, 40])
 def test_a_cut_file_is_refused(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "tree.safetensors"
@@ -45,6 +46,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, keep: int) -> None:
             read()
 
 
+@pytest.mark.promise("full-disk")
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_bytes(path, b"old")

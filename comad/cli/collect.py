@@ -18,6 +18,7 @@ from comad.envs.base import Env
 from comad.errors import UserError
 from comad.experts import library as experts
 from comad.experts.library import QUALITIES, Card, Quality
+from comad.files import sweep
 from comad.types import Task
 
 
@@ -70,6 +71,7 @@ class Collect:
         player, card = experts.get(env, quality, self.weights)
         path = datasets.place(env.spec.env, quality, self.data)
         origin = provenance(card)
+        sweep(path)
         if self.holds(path, env, origin):
             yield self.episodes
             return

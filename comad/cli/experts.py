@@ -52,7 +52,7 @@ class Train:
         start = self.start(env, recipe)
         with progress() as bar:
             bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
-            for now in training.train(env, recipe.trainer, self.seed, folder, recipe.every, start):
+            for now in training.train(env, recipe.trainer, self.seed, folder, recipe.every, start, lambda line: show_lines([line])):
                 bar.update(
                     bar_task, completed=now.steps, description=f"training {task.name}  return {now.total:.2f}  length {now.length:.1f}"
                 )
