@@ -1,33 +1,55 @@
-"""Files that are either whole or absent: written beside their final name, synced, then renamed."""
+"""Files that are either whole or absent: written beside their final name, synced, then renamed.
 
+What a killed process has left half written is removed when the same name is written next. Whoever writes holds a lock on the half-written
+file, which goes when the process does, so what another process is still writing is left alone.
+"""
+
+import ctypes
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from comad import failpoints
 from comad.errors import UserError
+
+HALF, KEPT = "half", "kept"
+"""Marks in the hidden names of what is being written, and of what is being replaced."""
+MOST_JSON = 1 << 28
+"""Bytes of a JSON file that are still read; ours are thousands of times smaller."""
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file in one step: readers see the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    sweep(path)
+    failpoints.reach("before-file")
+    handle, temporary = _claimed(path, lambda prefix: tempfile.mkstemp(dir=path.parent, prefix=prefix))
     try:
         with os.fdopen(handle, "wb") as file:
+            failpoints.reach("half-file", lambda: os.write(handle, data[: len(data) // 2]))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; what we write is as public as the folder it stands in.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
+            # mkstemp makes files private; what we write is as public as the folder it stands in.
+            os.chmod(temporary, 0o644)
+            failpoints.reach("before-name")
+            os.replace(temporary, path)
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # a write that fails does not say where
         raise
+    failpoints.reach("after-name")
     _sync_folder(path.parent)
 
 
@@ -39,8 +61,11 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Plain values; a file that is missing or not JSON is the user's to mend."""
     try:
+        if (size := path.stat().st_size) > MOST_JSON:
+            raise UserError(f"{path}: is {size} bytes long, and no JSON file of ours is longer than {MOST_JSON}; it is something else")
         return json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    # A number of thousands of digits is a ValueError too.
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as JSON ({error})") from error
 
 
@@ -48,30 +73,92 @@ def read_json(path: Path) -> Any:
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder that appears under its name only when everything in it has been written; it replaces one that stood there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    sweep(path)
+    failpoints.reach("before-folder")
+
+    def make(prefix: str) -> tuple[int, str]:
+        name = tempfile.mkdtemp(dir=path.parent, prefix=prefix)
+        return os.open(name, os.O_RDONLY), name
+
+    handle, name = _claimed(path, make)
+    temporary = Path(name)
     try:
         yield temporary
         for file in temporary.iterdir():
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
         os.chmod(temporary, 0o755)
-        if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-old-"))
-            os.replace(path, old / path.name)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
+        _sync_folder(temporary)
+        failpoints.reach("before-folder-name")
+        _put_in_place(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    finally:
+        os.close(handle)
     _sync_folder(path.parent)
+
+
+def sweep(path: Path) -> None:
+    """Remove what killed processes left half written under this name; a folder that one of them was replacing comes back."""
+    if not path.parent.is_dir():
+        return
+    pattern = re.compile(rf"\.{re.escape(path.name)}-({HALF}|{KEPT})-\w{{8}}")
+    for found in [entry for entry in path.parent.iterdir() if pattern.fullmatch(entry.name)]:
+        try:
+            handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # gone in this very moment, or not ours
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if f"-{KEPT}-" in found.name and not path.exists():
+                os.replace(found, path)
+            elif found.is_dir():
+                shutil.rmtree(found, ignore_errors=True)
+            else:
+                found.unlink(missing_ok=True)
+        except OSError:
+            continue  # somebody is writing it
+        finally:
+            os.close(handle)
 
 
 def sha256(path: Path) -> str:
     """Hash of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _claimed(path: Path, make: Callable[[str], tuple[int, str]]) -> tuple[int, str]:
+    """A temporary file or folder beside a name, and a handle that holds it: while it is open, nobody sweeps it away."""
+    while True:
+        handle, temporary = make(f".{path.name}-{HALF}-")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(temporary):  # it might have been swept before it was held
+            return handle, temporary
+        os.close(handle)
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    """Give a finished folder its name; what stood there changes places with it and is removed."""
+    if not path.exists():
+        os.replace(temporary, path)
+        failpoints.reach("after-folder-name")
+        return
+    if not _exchange(temporary, path):
+        old = path.with_name(temporary.name.replace(f"-{HALF}-", f"-{KEPT}-"))
+        os.replace(path, old)
+        failpoints.reach("while-exchanging")
+        os.replace(temporary, path)
+        temporary = old
+    failpoints.reach("after-folder-name")
+    shutil.rmtree(temporary)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two names change places in one step, where the system can."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    return rename is not None and rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
 def _sync_folder(path: Path) -> None:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,7 @@ def test_a_tree_of_another_shape_is_refused_by_name(tmp_path: Path, like: dict[s
         checkpoint.load(tmp_path / "tree.safetensors", like)
 
 
+@pytest.mark.promise("damage")
 @pytest.mark.parametrize("keep", [0, 5, 40])
 def test_a_cut_file_is_refused(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "tree.safetensors"
@@ -45,6 +47,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, keep: int) -> None:
             read()
 
 
+@pytest.mark.promise("full-disk")
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_bytes(path, b"old")
@@ -73,7 +76,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_simulators_numbers_keep_their_double_precision(tmp_path: Path) -> None:
-    tree = {"bodies": np.array([1.0 / 3.0, 1e-300]), "weights": jnp.ones(2)}
+    tree: dict[str, Any] = {"bodies": np.array([1.0 / 3.0, 1e-300]), "weights": jnp.ones(2)}
     checkpoint.save(tmp_path / "tree", tree)
     loaded = checkpoint.load(tmp_path / "tree", tree)
     assert loaded["bodies"].dtype == np.float64 and loaded["bodies"].tolist() == tree["bodies"].tolist()

@@ -14,19 +14,20 @@ EVERYONE = {"errors", "types", "tokens", "files", "checkpoint"}
 """The nouns, and how they get to disk: all stages may use them."""
 ALLOWED = {
     "errors": set(),
+    "failpoints": set(),
     "types": {"errors"},
     "tokens": {"types"},
-    "files": {"errors"},
+    "files": {"errors", "failpoints"},
     "checkpoint": {"errors", "files"},
     "cache": set(),
     "envs": EVERYONE,
     "streams": EVERYONE,
     "datasets": EVERYONE | {"envs"},
     "networks": EVERYONE,
-    "experts": EVERYONE | {"envs", "streams", "datasets", "networks"},
+    "experts": EVERYONE | {"envs", "streams", "datasets", "networks", "runs"},
     "methods": EVERYONE | {"networks"},
     "evaluation": EVERYONE | {"envs", "methods"},
-    "runs": {"errors", "files"},
+    "runs": {"errors", "files", "failpoints"},
     "tracking": {"errors", "files", "runs"},
     "metrics": {"errors"},
     "theory": {"errors"},
@@ -34,12 +35,12 @@ ALLOWED = {
     "policy": EVERYONE | {"envs", "streams", "methods", "evaluation", "runs"},
     "portrait": EVERYONE | {"envs", "methods", "evaluation", "runs", "policy", "training"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
-    "grid": {"errors", "files", "runs"},
+    "grid": {"errors", "files", "runs", "failpoints"},
     "reports": {"errors", "files", "metrics", "theory", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},
 }
-WITHOUT_JAX = {"errors", "files", "streams", "metrics", "theory", "runs", "tracking", "grid", "reports"}
+WITHOUT_JAX = {"errors", "failpoints", "files", "streams", "metrics", "theory", "runs", "tracking", "grid", "reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -76,6 +76,9 @@ def main(argv: list[str] | None = None) -> int:
         # Whoever read along, such as 'head', has seen enough; Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNHEARD
+    except OSError as error:  # a full disk, a folder without rights: the same again would end the same
+        print("comad:", f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})", file=sys.stderr)
+        return WRONG_INPUT
     except SystemExit as stop:  # from tyro: 0 after showing help, 2 after saying what it could not parse
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0

@@ -17,6 +17,7 @@ from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.experts import library as experts
 from comad.experts.library import QUALITIES, Card, Quality
+from comad.files import sweep
 from comad.types import Task
 
 
@@ -69,6 +70,7 @@ class Collect:
         player, card = experts.get(env, quality, self.weights)
         path = datasets.place(env.spec.env, quality, self.data)
         origin = provenance(card, env.spec.env)
+        sweep(path)
         if self.holds(path, env, origin):
             yield self.episodes
             return

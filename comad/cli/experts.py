@@ -52,7 +52,9 @@ class Train:
         start = self.start(recipe)
         with progress() as bar:
             bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
-            for now in training.train(env, recipe.trainer, self.seed, folder, recipe.every, start, recipe.episodes):
+            for now in training.train(
+                env, recipe.trainer, self.seed, folder, recipe.every, start, recipe.episodes, lambda line: show_lines([line])
+            ):
                 bar.update(
                     bar_task, completed=now.steps, description=f"training {task.name}  return {now.total:.2f}  length {now.length:.1f}"
                 )

@@ -118,4 +118,15 @@ def _epoch(packing: Packing, seed: int, task: int, epoch: int) -> list[list[int]
         if room[row] >= needed:  # otherwise the rows are full and the episode waits for the next epoch
             rows[row].append(episode)
             room[row] -= needed
-    return [rows[row] for row in random.permutation(len(rows))]
+    laid = [rows[row] for row in random.permutation(len(rows))]
+    _leave_none_empty(laid, packing.rows)
+    return laid
+
+
+def _leave_none_empty(rows: list[list[int]], batch: int) -> None:
+    """Give every batch of only empty rows an episode from the row with most: where some are far shorter than others, rows stay empty."""
+    for first in range(0, len(rows) - batch + 1, batch):
+        if not any(rows[first : first + batch]):
+            fullest = max(rows, key=len)
+            if len(fullest) > 1:
+                rows[first].append(fullest.pop())

@@ -83,7 +83,7 @@ def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> t
         for twin, symmetry in twins(env):
             if _weights(twin, quality, folder).exists():
                 team, card = load(twin, quality, folder)
-                player = trainer_of(card).player(team, env.spec)
+                player: Any = trainer_of(card).player(team, env.spec)
                 return dataclasses.replace(player, team=TurnedTeam(player.team, symmetry)), card
     team, card = load(env, quality, folder)
     return trainer_of(card).player(team, env.spec), card

@@ -1,11 +1,11 @@
 """From nothing to a pair of players: train, evaluate often, keep every evaluated team, choose the expert and the medium one."""
 
 import dataclasses
-import json
-import os
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, Player, episode_keys, rollout
 from comad.errors import UserError
 from comad.experts.base import Trainer
-from comad.files import read_json, write_json
+from comad.files import sha256
+from comad.runs.folder import journal_path
+from comad.runs.journal import read_journal
+from comad.runs.run import open_run
 from comad.types import settings
 
 EVALUATION_EPISODES = 256
@@ -29,7 +32,7 @@ NOISE = 0.15
 
 @dataclass(frozen=True)
 class Progress:
-    """One evaluation on the way: a line of ``curve.jsonl``."""
+    """One evaluation on the way: a line of ``scores.jsonl``."""
 
     steps: int
     loss: float
@@ -39,6 +42,8 @@ class Progress:
     length: float
     seconds: float
     """Time spent so far, over all sittings."""
+    team: str
+    """SHA-256 of the evaluated team's file."""
 
 
 Chosen = tuple[Any, Progress, Outcome]
@@ -53,8 +58,9 @@ def train(
     every: int = 10_000,
     start: Any = None,
     episodes: int = EVALUATION_EPISODES,
+    tell: Callable[[str], object] = lambda line: None,
 ) -> Iterator[Progress]:
-    """Train a team, yielding after every evaluation. Called again on the same folder it goes on from the last saved state.
+    """Train a team, yielding after every evaluation. Called again on the same folder it goes on from the last state that can be relied on.
 
     Args:
         env: the world to play in.
@@ -64,36 +70,49 @@ def train(
         every: environment steps between evaluations.
         start: weights to begin from, such as a smaller team's.
         episodes: per evaluation.
+        tell: hears which saved states could not be relied on, and why.
     """
-    _claim(folder, {"env": env.spec.env, "rules": env.spec.rules, "trainer": settings(trainer), "seed": seed, "every": every})
+    identity = {"env": env.spec.env, "rules": env.spec.rules, "trainer": settings(trainer), "seed": seed, "every": every}
     train_key, evaluation_key = jax.random.split(jax.random.key(seed))
     state = trainer.init(env, train_key)
     if start is not None:
         state = trainer.begin_from(state, start)
-    curve: list[Progress] = []
-    saved = folder / "state.safetensors"
-    if saved.exists():
-        state = checkpoint.load(saved, state)
-        curve = _read_curve(folder)[: checkpoint.notes(saved)["evaluations"]]
-    chunk = max(1, every // trainer.steps_per_iteration)
-    began = time.monotonic() - (curve[-1].seconds if curve else 0.0)
-    while int(state.iteration) < trainer.iterations:
-        state, loss = trainer.advance(env, state, min(chunk, trainer.iterations))
-        team = trainer.team(state)
-        outcome = evaluate(env, trainer.player(team, env.spec), jax.random.fold_in(evaluation_key, len(curve)), episodes)
-        progress = Progress(
-            steps=int(state.iteration) * trainer.steps_per_iteration,
-            loss=float(loss),
-            total=float(outcome.total.mean()),
-            success=float(outcome.success.mean()),
-            length=float(outcome.length.mean()),
-            seconds=time.monotonic() - began,
-        )
-        curve.append(progress)
-        checkpoint.save(folder / "teams" / f"{len(curve) - 1:05d}.safetensors", team)
-        _write_curve(folder, curve)
-        checkpoint.save(saved, state, evaluations=len(curve))
-        yield progress
+    with open_run(folder, {"identity": identity}) as run:
+        found = run.resume()
+        for name, reason in run.skipped.items():
+            tell(f"checkpoint {name} could not be used ({reason}); an earlier one was")
+        if found:
+            state = checkpoint.load(found.path, state)
+        curve = _read_curve(folder)
+        chunk = max(1, every // trainer.steps_per_iteration)
+        began = time.monotonic() - (curve[-1].seconds if curve else 0.0)
+        while int(state.iteration) < trainer.iterations:
+            state, loss = trainer.advance(env, state, min(chunk, trainer.iterations))
+            if not math.isfinite(loss):
+                raise UserError(
+                    f"the loss of {env.spec.env} stopped being finite after {curve[-1].steps if curve else 0} steps; {folder} is kept"
+                )
+            team = trainer.team(state)
+            outcome = evaluate(env, trainer.player(team, env.spec), jax.random.fold_in(evaluation_key, len(curve)), episodes)
+            checkpoint.save(team_path(folder, len(curve)), team)
+            progress = Progress(
+                steps=int(state.iteration) * trainer.steps_per_iteration,
+                loss=float(loss),
+                total=float(outcome.total.mean()),
+                success=float(outcome.success.mean()),
+                length=float(outcome.length.mean()),
+                seconds=time.monotonic() - began,
+                team=sha256(team_path(folder, len(curve))),
+            )
+            curve.append(progress)
+            run.append("scores", dataclasses.asdict(progress))
+            run.save(len(curve), partial(checkpoint.save, tree=state))
+            yield progress
+
+
+def team_path(folder: Path, number: int) -> Path:
+    """Where the team of an evaluation is kept."""
+    return folder / "teams" / f"{number:05d}.safetensors"
 
 
 def evaluate(env: Env[Any] | HostEnv[Any], player: Player, key: jax.Array, num_episodes: int) -> Outcome:
@@ -113,7 +132,10 @@ def choose_teams(
     key = jax.random.key(2**31 - 1)
 
     def measured(index: int) -> Chosen:
-        team = checkpoint.load(folder / "teams" / f"{index:05d}.safetensors", like)
+        path = team_path(folder, index)
+        team = checkpoint.load(path, like)
+        if sha256(path) != curve[index].team:
+            raise UserError(f"{path}: its bytes are not those that were evaluated (SHA-256 differs); train again in another folder")
         return team, curve[index], evaluate(env, trainer.player(team, env.spec), key, num_episodes)
 
     def merit(found: Progress | Outcome) -> float:
@@ -130,30 +152,9 @@ def choose_teams(
     return {"expert": expert, "medium": halfway or measured(passing[0])}
 
 
-def _claim(folder: Path, identity: dict[str, Any]) -> None:
-    """Make the folder this training's own; refuse one that belongs to another."""
-    path = folder / "settings.json"
-    identity = json.loads(json.dumps(identity))
-    if not path.exists():
-        write_json(path, identity)
-        return
-    found = read_json(path)
-    if found != identity:
-        differing = sorted(name for name in identity if found.get(name) != identity[name])
-        raise UserError(f"{folder} holds another training ({', '.join(differing)} differ); choose another folder or remove it")
-
-
-def _write_curve(folder: Path, curve: list[Progress]) -> None:
-    with (folder / "curve.jsonl").open("a") as file:
-        file.write(json.dumps(dataclasses.asdict(curve[-1])) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _read_curve(folder: Path) -> list[Progress]:
-    path = folder / "curve.jsonl"
-    if not path.exists():
-        return []
-    lines = [Progress(**json.loads(line)) for line in path.read_text().splitlines() if line.endswith("}")]
-    # A training killed between its curve and its state repeats an evaluation: the later line counts.
-    return [line for line, following in zip(lines, [*lines[1:], None], strict=True) if following is None or following.steps > line.steps]
+    path = journal_path(folder, "scores")
+    try:
+        return [Progress(**line) for line in read_journal(path)] if path.exists() else []
+    except TypeError as error:
+        raise UserError(f"{path} is not the curve of a training ({error}); choose another folder") from error

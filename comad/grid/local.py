@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from comad import failpoints
 from comad.grid.cells import Cell
 
 MISUSE = 2
@@ -82,10 +83,12 @@ class Workshop:
                     if waiting:
                         cell, attempt = waiting.pop(0)
                         self.workers.append(self.start(cell, attempt, cores))
+                        failpoints.reach("run-started")
                         yield Started(cell, attempt)
                 time.sleep(self.pause)
                 for worker in [worker for worker in self.workers if worker.process.poll() is not None]:
                     self.workers.remove(worker)
+                    failpoints.reach("run-ended")
                     ended = judge(worker.cell, worker.process.returncode, last_line(worker.log), worker.attempt < self.attempts)
                     if ended.outcome == "crashed":
                         waiting.insert(0, (worker.cell, worker.attempt + 1))

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from comad import failpoints
 from comad.errors import UserError
 from comad.files import read_json, sha256, write_json
-from comad.runs import failpoints
 from comad.runs.folder import CHECKPOINTS, JOURNALS, JournalName, checkpoint_files, journal_path
 from comad.runs.journal import Mark
 

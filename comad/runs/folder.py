@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from comad import failpoints
 from comad.errors import UserError
 from comad.files import read_json, write_json
-from comad.runs import failpoints
 
 LOCK, SETTINGS, CHECKPOINTS = "lock", "settings.json", "checkpoints"
 COST, PORTRAIT, TRACK = "cost.json", "portrait.json", "track"

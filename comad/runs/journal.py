@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comad import failpoints
 from comad.errors import UserError
 from comad.files import write_bytes
-from comad.runs import failpoints
 
 Record = dict[str, Any]
 REACH = 4096

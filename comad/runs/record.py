@@ -123,12 +123,14 @@ def find_runs(folder: Path) -> list[Path]:
     """The folders of all runs in a folder, itself included, at any depth."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    return sorted(path.parent for path in folder.rglob(SETTINGS) if journal_path(path.parent, "scores").exists() or _has_tasks(path.parent))
+    return sorted(path.parent for path in folder.rglob(SETTINGS) if _may_be_run(path.parent))
 
 
-def _has_tasks(folder: Path) -> bool:
-    """Whether settings without scores are those of a run that lost them; trainings of experts keep settings too, but learn no tasks."""
+def _may_be_run(folder: Path) -> bool:
+    """Whether settings are those of a run, perhaps a damaged one; trainings of experts keep settings and scores too, but learn no tasks."""
+    scored = journal_path(folder, "scores").exists()
     try:
-        return "tasks" in read_settings(folder)["identity"]
+        identity = read_settings(folder)["identity"]
     except UserError:
-        return False
+        return scored
+    return "tasks" in identity or (scored and "trainer" not in identity)

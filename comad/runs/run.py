@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from comad import failpoints
 from comad.files import write_json
-from comad.runs import checkpoints, failpoints
+from comad.runs import checkpoints
 from comad.runs.checkpoints import Checkpoint
 from comad.runs.folder import COST, JOURNALS, JournalName, claim, disk_errors, journal_path, locked, read_cost, refuse_foreign, sweep
 from comad.runs.journal import Journal, Record

@@ -50,6 +50,17 @@ def test_batches_hold_the_batch_size_on_average_and_every_episode_comes(lengths:
     assert counts.max() <= 4 and (counts == 0).mean() < 0.05
 
 
+@settings(max_examples=40, deadline=None)
+@given(long=st.integers(1, 60), short=st.integers(1, 60), batch=st.integers(1, 4), seed=st.integers(0, 2**20))
+def test_no_batch_is_empty_however_unequal_episodes_are(long: int, short: int, batch: int, seed: int) -> None:
+    packing = plan([50] * long + [1] * short, min(batch, long + short))
+    for epoch in (0, 1):
+        updates = range(epoch * packing.batches_per_epoch, (epoch + 1) * packing.batches_per_epoch)
+        found = [episodes_of(packing, packing.index(seed, 0, update)) for update in updates]
+        together = [episode for batch in found for episode in batch]
+        assert all(found) and len(set(together)) == len(together)
+
+
 def test_a_batch_depends_on_seed_task_and_update_only() -> None:
     packing, again = plan(list(range(1, 65)), 8), plan(list(range(1, 65)), 8)
     later = [packing.index(3, 1, update) for update in range(20)][17]

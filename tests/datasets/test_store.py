@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recorded import FULL_VIEW, SHORT_SIGHT, record
+from reliability import tried
 
 from comad.datasets.store import Dataset, check, check_world, open_dataset, seal
 from comad.envs.navigation import Navigation
@@ -82,9 +83,11 @@ def test_a_flipped_byte_is_named_by_array(copy: Path) -> None:
     assert any(problem.startswith("available.npy") for problem in check(open_dataset(copy)))
 
 
+@pytest.mark.promise("damage")
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(which=st.integers(0, 99), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_no_changed_byte_anywhere_goes_unnoticed(pristine: Dataset, tmp_path: Path, which: int, place: float, bit: int) -> None:
+    tried()
     path = Path(shutil.copytree(pristine.path, tmp_path / "flipped", dirs_exist_ok=True))
     files = sorted(path.iterdir())
     file = files[which % len(files)]
@@ -135,6 +138,7 @@ def no_json(path: Path) -> None:
     (path / "manifest.json").write_text("{")
 
 
+@pytest.mark.promise("damage")
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -163,6 +167,7 @@ def put(row: int, value: float) -> Callable[[np.ndarray], None]:
     return change
 
 
+@pytest.mark.promise("damage")
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -189,6 +194,7 @@ def test_another_world_is_refused_by_what_differs(pristine: Dataset) -> None:
         check_world(pristine, Navigation(2, 6, limit=10).spec)
 
 
+@pytest.mark.promise("full-disk")
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

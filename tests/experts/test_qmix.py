@@ -83,13 +83,19 @@ def test_a_training_goes_on_in_the_same_bits_and_refuses_another_ones_folder(tmp
     for number in range(4):
         team = f"teams/{number:05d}.safetensors"
         assert (tmp_path / "whole" / team).read_bytes() == (tmp_path / "parts" / team).read_bytes()
-    assert (tmp_path / "whole" / "state.safetensors").read_bytes() == (tmp_path / "parts" / "state.safetensors").read_bytes()
-    with pytest.raises(UserError, match="seed differ"):
+    state = "checkpoints/000000004.safetensors"
+    assert (tmp_path / "whole" / state).read_bytes() == (tmp_path / "parts" / state).read_bytes()
+    with pytest.raises(UserError, match="seed is 3 there and 4 here"):
         next(training.train(ENV, TINY, seed=4, folder=tmp_path / "whole", every=16))
 
     chosen = training.choose_teams(ENV, TINY, tmp_path / "whole", num_episodes=64)
     expert, medium = (float(chosen[quality][2].total.mean()) for quality in ("expert", "medium"))
     assert 0 < 0.5 * expert <= medium <= expert
+    for number in range(4):
+        path = training.team_path(tmp_path / "whole", number)
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(UserError, match=r"safetensors: its bytes are not those that were evaluated \(SHA-256 differs\)"):
+        training.choose_teams(ENV, TINY, tmp_path / "whole", num_episodes=64)
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from comad import streams
 from comad.envs.ant import AntWorld
 from comad.envs.ant_physics import PLACES, SPEEDS
 from comad.experts import joint
-from comad.experts.joint import JointPlayer
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
 
 ALL = [Symmetry(mirrored, quarters) for mirrored in (False, True) for quarters in range(4)]
@@ -100,6 +99,5 @@ def test_a_turned_team_runs_as_the_team_does(symmetry: Symmetry) -> None:
 
 def test_a_player_gives_every_leg_its_own_part() -> None:
     env = ant_named("ant-reward-0")
-    player = JointPlayer(whim(), env.spec)
     assert isinstance(TurnedTeam(whim(), ALL[1]).decide(jnp.zeros((2, 27))), jnp.ndarray)
-    assert player.start(env.spec) is None and joint.num_seen(env.spec) == 27 and joint.num_motors(env.spec) == 8
+    assert joint.num_seen(env.spec) == 27 and joint.num_motors(env.spec) == 8

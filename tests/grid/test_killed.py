@@ -1,6 +1,7 @@
 """A grid whose whole tree of processes is killed: started again, it makes what is missing, and the end is the same."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,7 +36,16 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: sha256(path) for path in sorted(folder.glob("*.jsonl"))}
 
 
+def kill_tree(process: int) -> None:
+    """Kill a process before those that it started, so that it can do nothing about them."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    os.kill(process, signal.SIGKILL)
+    for child in children:
+        kill_tree(int(child))
+
+
 @pytest.mark.slow
+@pytest.mark.promise("killed-grid")
 def test_no_finished_run_is_made_again_and_the_table_is_the_same(tmp_path: Path) -> None:
     for task in streams.find("lbf").tasks:
         record(library.place(task.env, "random", tmp_path / "data"), envs.make(task.env))
@@ -46,7 +56,7 @@ def test_no_finished_run_is_made_again_and_the_table_is_the_same(tmp_path: Path)
     while not ((standing := look(second)) and standing.done > 150):
         assert killed.poll() is None
         time.sleep(0.2)
-    subprocess.run(["pkill", "-KILL", "-f", str(tmp_path)], check=True)
+    kill_tree(killed.pid)
     killed.communicate()
     assert killed.returncode == -9 and standing is not None and not standing.finished
     before = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.name != "lock"}

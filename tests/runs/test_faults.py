@@ -14,14 +14,15 @@ import pytest
 from counting import SETTINGS, commits, content, no_sync, put, train, train_in_process
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from reliability import tried
 
 from comad.errors import UserError
-from comad.runs.failpoints import POINTS
+from comad.failpoints import FILE_POINTS, RUN_POINTS
 from comad.runs.record import read_run
 from comad.runs.run import open_run
 
 ONCE_PER_PROCESS = {"after-lock", "after-settings"}
-LIVE_POINTS = [point for point in POINTS if point != "while-clearing"]
+LIVE_POINTS = [point for point in RUN_POINTS + FILE_POINTS if point != "while-clearing"]
 INTERRUPTED_FILES = [f"checkpoints/{position:09d}.{ending}" for position in (4, 8, 10) for ending in ("json", "safetensors")]
 INTERRUPTED_FILES += ["logs.jsonl", "heads.jsonl", "scores.jsonl"]
 
@@ -54,6 +55,7 @@ def test_a_run_in_peace_keeps_its_last_two_checkpoints_and_its_milestones(peacef
     assert len(peaceful["scores.jsonl"].splitlines()) == 14 and len(peaceful["heads.jsonl"].splitlines()) == 2
 
 
+@pytest.mark.promise("killed-run")
 @pytest.mark.parametrize("when", ["first", "later"])
 @pytest.mark.parametrize("point", LIVE_POINTS)
 def test_killed_at_a_failpoint_it_ends_in_the_same_bytes(tmp_path: Path, peaceful: dict[str, bytes], point: str, when: str) -> None:
@@ -73,6 +75,7 @@ def test_a_failpoint_without_a_number_means_the_first_time(tmp_path: Path) -> No
     assert list(commits(content(tmp_path / "run"))) == [2]
 
 
+@pytest.mark.promise("killed-run")
 def test_killed_at_one_point_after_the_other_it_ends_in_the_same_bytes(tmp_path: Path, peaceful: dict[str, bytes]) -> None:
     killed = [train_in_process(tmp_path / "run", point) for point in LIVE_POINTS if point != "while-deleting"]
     assert killed == [-signal.SIGKILL] * len(killed)
@@ -80,6 +83,7 @@ def test_killed_at_one_point_after_the_other_it_ends_in_the_same_bytes(tmp_path:
     assert content(tmp_path / "run") == peaceful
 
 
+@pytest.mark.promise("killed-run")
 def test_from_every_state_that_the_disk_goes_through_it_ends_in_the_same_bytes(
     tmp_path: Path, peaceful: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,8 +106,10 @@ def test_from_every_state_that_the_disk_goes_through_it_ends_in_the_same_bytes(
         put(tmp_path / str(number), state)
         assert train(tmp_path / str(number)) == (max(commits(state), default=0), {})
         assert content(tmp_path / str(number)) == peaceful
+        tried()
 
 
+@pytest.mark.promise("killed-run")
 def test_a_fresh_start_killed_half_way_can_be_repeated_or_taken_back(tmp_path: Path, peaceful: dict[str, bytes]) -> None:
     for name in ("repeated", "taken-back"):
         put(tmp_path / name, peaceful)
@@ -142,6 +148,7 @@ def is_whole(position: int, before: dict[str, bytes], now: dict[str, bytes]) -> 
     return same and all(now.get(journal, b"")[:size] == before[journal][:size] for journal, size in sizes.items())
 
 
+@pytest.mark.promise("damage")
 @given(damages=st.lists(DAMAGE, min_size=1, max_size=3))
 @example(damages=[("heads.jsonl", "delete", 0.0, 1)])
 @settings(max_examples=50, deadline=None)
@@ -149,6 +156,7 @@ def test_damaged_files_are_named_and_cost_only_time(
     interrupted: dict[str, bytes], peaceful: dict[str, bytes], damages: list[Damage]
 ) -> None:
     assert set(INTERRUPTED_FILES) | {"settings.json"} == set(interrupted)
+    tried()
     now = interrupted
     for damage in damages:
         now = damaged(now, damage)
@@ -163,6 +171,7 @@ def test_damaged_files_are_named_and_cost_only_time(
     assert {name: data for name, data in after.items() if name not in older} == {name: peaceful[name] for name in peaceful.keys() - older}
 
 
+@pytest.mark.promise("damage")
 def test_what_is_skipped_is_explained(tmp_path: Path, interrupted: dict[str, bytes]) -> None:
     put(tmp_path, interrupted)
     (tmp_path / "checkpoints/000000010.json").write_bytes(b"{}")
@@ -175,6 +184,7 @@ def test_what_is_skipped_is_explained(tmp_path: Path, interrupted: dict[str, byt
     assert skipped["000000004.json"].startswith("scores.jsonl is damaged: its first ")
 
 
+@pytest.mark.promise("paths")
 def test_a_checkpoint_that_points_elsewhere_is_not_followed(tmp_path: Path, interrupted: dict[str, bytes]) -> None:
     put(tmp_path, interrupted)
     path = tmp_path / "checkpoints/000000010.json"
@@ -193,6 +203,7 @@ def limited(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.promise("full-disk")
 @pytest.mark.parametrize("size", [10, 100, 200, 500, 1000])
 def test_on_a_full_disk_it_stops_and_later_ends_in_the_same_bytes(tmp_path: Path, peaceful: dict[str, bytes], size: int) -> None:
     with limited(size), pytest.raises(UserError, match=r"cannot be read or written \(File too large\)"):
@@ -201,6 +212,7 @@ def test_on_a_full_disk_it_stops_and_later_ends_in_the_same_bytes(tmp_path: Path
     assert content(tmp_path / "run") == peaceful
 
 
+@pytest.mark.promise("full-disk")
 def test_a_line_that_did_not_fit_leaves_no_half(tmp_path: Path) -> None:
     with open_run(tmp_path / "run", SETTINGS) as run:
         run.resume()

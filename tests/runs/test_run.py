@@ -46,6 +46,7 @@ def test_arrays_come_back_and_lines_after_them_are_forgotten(tmp_path: Path) -> 
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["000000007.json", "000000007.safetensors"]
 
 
+@pytest.mark.promise("not-finite")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_a_number_that_is_none_is_refused_and_leaves_no_trace(run: Run, value: float) -> None:
     run.append("logs", {"loss": 1.0})
@@ -246,9 +247,10 @@ with counting.open_run(pathlib.Path(sys.argv[1]), counting.SETTINGS):
 """
 
 
+@pytest.mark.promise("two-processes")
 def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, cwd=Path(__file__).parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout and holder.stdout.readline() == b"open\n"
         for fresh in (False, True):
             with pytest.raises(UserError, match=rf"in use by another process \(pid {holder.pid}\)"):
@@ -270,6 +272,7 @@ except UserError as error:
 """
 
 
+@pytest.mark.promise("read-only")
 @pytest.mark.parametrize(("folder", "message"), [("new", "new cannot be read or written"), ("begun", "lock cannot be read or written")])
 def test_a_read_only_folder_is_the_users_to_mend(tmp_path: Path, folder: str, message: str) -> None:
     train(tmp_path / "begun", until=3)
@@ -278,7 +281,7 @@ def test_a_read_only_folder_is_the_users_to_mend(tmp_path: Path, folder: str, me
         path.chmod(0o555)
     (tmp_path / "begun/lock").chmod(0o444)
     command = [sys.executable, "-c", READ_ONLY, str(tmp_path), folder]
-    answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout
+    answer = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
     for path in places:
         path.chmod(0o755)
     assert message in answer and "(Permission denied)" in answer

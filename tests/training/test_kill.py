@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from recorded import record
+from reliability import tried
 
 from comad.datasets import library
 from comad.envs.navigation import Navigation
@@ -36,6 +37,7 @@ def final(folder: Path) -> dict[str, str]:
     return {path.name: sha256(path) for path in files}
 
 
+@pytest.mark.promise("killed-run")
 @pytest.mark.slow
 def test_ten_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     for env in WORLDS:
@@ -56,5 +58,6 @@ def test_ten_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             process.wait()
             killed += 1
+            tried()
     assert start(tmp_path, "killed").wait() == 0
     assert final(tmp_path / "killed") == final(tmp_path / "whole")

@@ -1,6 +1,7 @@
 """Training as a whole: the same end however often it is interrupted, and a clear word when it cannot go on."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from habit import Habit
 from recorded import record
+from reliability import tried
 
 from comad import envs, metrics, streams
 from comad.datasets import library
@@ -126,6 +128,7 @@ def test_scores_form_the_array_that_metrics_take(tmp_path: Path, lessons: tuple[
         read_run(tmp_path / "run").score_array()
 
 
+@pytest.mark.promise("not-finite")
 def test_a_number_that_is_not_finite_stops_the_run_and_names_the_batch(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
     with pytest.raises(UserError) as error:
         follow(tmp_path / "run", lessons, Habit(poison=23 + 10))
@@ -136,6 +139,75 @@ def test_a_number_that_is_not_finite_stops_the_run_and_names_the_batch(tmp_path:
     assert f"episodes {', '.join(map(str, episodes))} of" in str(error.value)
     found, skipped = checkpoints.newest(tmp_path / "run")
     assert found is not None and found.position == 24 + 8 and skipped == {}
+
+
+@dataclass(frozen=True)
+class Counting(Habit):
+    """A habit whose loss depends on the rewards."""
+
+    def update(self, state: Any, batch: Any, key: Any) -> Any:
+        state, logs = super().update(state, batch, key)
+        return state, {"loss": logs["loss"] + batch.reward.sum()}
+
+
+class Poisoned(Lesson):
+    """A lesson of whose data one moment was spoiled on its way to the device."""
+
+    def upload(self) -> dict[str, Any]:
+        found = super().upload()
+        return {**found, "reward": found["reward"].at[int(self.dataset.starts[7])].set(np.nan)}
+
+
+@pytest.mark.promise("not-finite")
+def test_a_nan_in_a_batch_stops_the_run_which_ends_in_the_same_bytes_without_it(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    poisoned = (lessons[0], Poisoned(**vars(lessons[1])))
+    with jax.debug_nans(False), pytest.raises(UserError, match=r"loss stopped being finite at update \d+ of cn-3") as error:
+        follow(tmp_path / "run", poisoned, Counting())
+    episodes = re.search(r"episodes ([\d, ]+) of", str(error.value))
+    assert episodes and "7" in episodes[1].split(", ")
+    found, skipped = checkpoints.newest(tmp_path / "run")
+    assert found is not None and found.position >= 24 and skipped == {}
+    follow(tmp_path / "run", lessons, Counting())
+    follow(tmp_path / "whole", lessons, Counting())
+    assert final(tmp_path / "run") == final(tmp_path / "whole")
+
+
+class Fragile:
+    """CN as a world outside JAX that breaks down at some step."""
+
+    def __init__(self, env: Navigation, steps: int) -> None:
+        self.env, self.left, self.spec = env, steps, env.spec
+        self.reset, self.step = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
+
+    def reset_many(self, seeds: np.ndarray) -> Any:
+        return self.reset(jax.vmap(jax.random.key)(seeds))
+
+    def step_many(self, world: Any, actions: np.ndarray, active: np.ndarray) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise RuntimeError("the game has crashed")
+        return self.step(world, actions, jax.random.split(jax.random.key(0), len(actions)))
+
+    def scene(self, world: Any) -> Any:
+        return self.env.scene(world)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("world-raises")
+def test_a_world_that_raises_stops_the_run_which_then_ends_in_the_same_bytes(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
+    env = lessons[0].env
+    assert isinstance(env, Navigation)
+
+    def play(folder: Path, steps: int) -> None:
+        follow(folder, (replace(lessons[0], env=Fragile(env, steps)), lessons[1]))
+
+    play(tmp_path / "whole", 0)
+    for steps in (1, 30, 60, 100):
+        with pytest.raises(RuntimeError, match="the game has crashed"):
+            play(tmp_path / str(steps), steps)
+        play(tmp_path / str(steps), 0)
+        assert final(tmp_path / str(steps)) == final(tmp_path / "whole")
+        tried()
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:

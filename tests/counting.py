@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from comad.runs.failpoints import VARIABLE
+from comad.failpoints import VARIABLE
 from comad.runs.run import Run, open_run
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[1]
 STEPS, EVERY, MILESTONE = 14, 2, 4
 SETTINGS: dict[str, Any] = {"identity": {"steps": STEPS, "seed": 0}, "libraries": {"counting": "1.0"}}
 

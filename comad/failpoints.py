@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal, get_args
 
-Point = Literal[
+RunPoint = Literal[
     "after-lock",
     "after-settings",
     "half-line",
@@ -19,7 +19,14 @@ Point = Literal[
     "after-truncation",
     "while-clearing",
 ]
-POINTS: tuple[Point, ...] = get_args(Point)
+FilePoint = Literal["before-file", "half-file", "before-name", "after-name"]
+FolderPoint = Literal["before-folder", "before-folder-name", "while-exchanging", "after-folder-name"]
+GridPoint = Literal["run-started", "run-ended"]
+Point = RunPoint | FilePoint | FolderPoint | GridPoint
+RUN_POINTS: tuple[RunPoint, ...] = get_args(RunPoint)
+FILE_POINTS: tuple[FilePoint, ...] = get_args(FilePoint)
+FOLDER_POINTS: tuple[FolderPoint, ...] = get_args(FolderPoint)
+GRID_POINTS: tuple[GridPoint, ...] = get_args(GridPoint)
 VARIABLE = "COMAD_FAILPOINT"
 
 _reached: Counter[str] = Counter()

@@ -1,0 +1,176 @@
+"""Disks that are full or cannot be written, clocks that go backwards, and damage: one sentence, nothing lost, the same end."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import pytest
+import teaching
+from counting import commits, content, put, train
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from killing import leftovers
+from recorded import record
+from reliability import tried
+
+from comad.cli import main
+from comad.cli.listing import List
+from comad.envs.navigation import Navigation
+from comad.errors import UserError
+from comad.experts import library, qmix, training
+from comad.experts.agent import Agent
+from comad.experts.library import Card
+from comad.experts.qmix import Qmix
+from comad.files import write_bytes
+from comad.types import settings as settings_of
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+
+@pytest.fixture(scope="module")
+def peaceful(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """All files of a run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("peaceful") / "run"
+    train(folder)
+    return content(folder)
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[Callable[[str], None]]:
+    """A disk of its own, and how to mount it in another way."""
+
+    def mount(*options: str) -> None:
+        subprocess.run(["mount", *options, str(folder)], check=True, capture_output=True)
+
+    folder.mkdir(exist_ok=True)
+    try:
+        mount("-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only root may mount a disk of its own")
+    try:
+        yield lambda option: mount("-o", f"remount,{option}")
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.promise("full-disk")
+def test_a_run_on_a_full_disk_goes_on_when_there_is_space(tmp_path: Path, peaceful: dict[str, bytes]) -> None:
+    reached = set()
+    for kilobytes in range(4, 64, 4):
+        with small_disk(tmp_path / "disk", kilobytes) as remount:
+            try:
+                train(tmp_path / "disk" / "run")
+            except UserError as error:
+                assert "No space left on device" in str(error)
+                reached.add(max(commits(content(tmp_path / "disk" / "run")), default=0))
+                tried()
+            remount("size=1M")
+            train(tmp_path / "disk" / "run")
+            assert content(tmp_path / "disk" / "run") == peaceful
+    assert len(reached) > 3, "the disk was full at several places"
+
+
+@pytest.mark.promise("full-disk", "read-only")
+def test_whatever_is_written_a_disk_that_refuses_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, card = shipped_in_small()
+    with small_disk(tmp_path / "disk", 16) as remount:
+        disk = tmp_path / "disk"
+        for option, reason in (("size=4k", "No space left on device"), ("ro", "Read-only file system")):
+            remount(option)
+            with pytest.raises(OSError, match=reason) as error:
+                write_bytes(disk / "file", b"x" * 20_000)
+            assert str(disk) in str(error.value)
+            with pytest.raises(UserError, match=reason):
+                record(disk / "data")
+            with pytest.raises(OSError, match=reason):
+                library.put(disk / "weights", agent, card)
+            with pytest.raises(UserError, match=reason):
+                train(disk / "run")
+            monkeypatch.setattr(List, "run", lambda verb: write_bytes(disk / "list", b"x" * 20_000))
+            assert main(["list"]) == 2
+            said = capsys.readouterr().err
+            assert reason in said and len(said.splitlines()) == 1
+            assert leftovers(disk) == [] and all(path.is_dir() or not path.stat().st_size for path in disk.glob("*"))
+            tried(5)
+
+
+def shipped_in_small() -> tuple[Agent, Card]:
+    """An expert and its card."""
+    env, trainer = Navigation(2, 5, limit=6), Qmix(width=8, num_pools=1)
+    agent = qmix.init(trainer, env, jax.random.key(0)).online.agent
+    spec = env.spec
+    return agent, Card(
+        spec.env, spec.rules, "expert", "qmix", settings_of(trainer), "", 0, 64, 0.1, 10, 0.5, 0.5, 3.0, "comad experts train"
+    )
+
+
+@pytest.mark.promise("clock")
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, peaceful: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [4e9]
+
+    def backwards() -> float:
+        now[0] -= 3600.0
+        return now[0]
+
+    monkeypatch.setattr(time, "time", backwards)
+    monkeypatch.setattr(time, "time_ns", lambda: int(backwards() * 1e9))
+    for until in (3, 6, 9, 14):
+        train(tmp_path / "run", until=until)
+        # Later files get earlier times, and some times have yet to come.
+        for number, path in enumerate(sorted((tmp_path / "run").rglob("*"))):
+            os.utime(path, (2e9 - 86_400 * number,) * 2)
+        tried()
+    final = commits(peaceful)[14]
+    for name in (final, "scores.jsonl", "logs.jsonl", "heads.jsonl", "settings.json"):
+        assert (tmp_path / "run" / name).read_bytes() == peaceful[name]
+
+
+@pytest.mark.promise("clock", "damage")
+def test_a_training_of_experts_skips_what_is_damaged_and_minds_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "evaluate", training.evaluate)
+    teaching.stand_in()
+    ticks = iter(range(1_000_000, 0, -7))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(ticks)))  # after a restart of the machine it begins anew
+    assert teaching.train(tmp_path / "whole") == []
+    whole = teaching.end(tmp_path / "whole")
+    for damage in ("checkpoints/000000003.safetensors", "checkpoints/000000003.json", "scores.jsonl"):
+        folder = tmp_path / damage.replace("/", "-")
+        assert teaching.train(folder, stop=3) == []
+        data = bytearray((folder / damage).read_bytes())
+        data[-9] ^= 4
+        (folder / damage).write_bytes(bytes(data))
+        (told,) = teaching.train(folder)
+        assert told.startswith("checkpoint 000000003.json could not be used (") and told.endswith("); an earlier one was")
+        assert teaching.end(folder) == whole
+        tried()
+    with pytest.raises(UserError, match="holds another run: seed is 0 there and 1 here"):
+        next(iter(training.train(teaching.ENV, teaching.FiveTurns(), 1, tmp_path / "whole", every=10)))
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weights")
+    library.put(folder, *shipped_in_small())
+    return folder / "cn-2-5x5-6t-2r"
+
+
+@pytest.mark.promise("damage")
+@settings(max_examples=60, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
+def test_no_changed_bit_of_weights_goes_unnoticed(weights: Path, place: float, bit: int, cut: bool) -> None:
+    tried()
+    files = {path.name: path.read_bytes() for path in weights.iterdir()}
+    data = files["expert.safetensors"]
+    where = int(place * len(data))
+    changed = data[:where] if cut else data[:where] + bytes([data[where] ^ 1 << bit]) + data[where + 1 :]
+    with tempfile.TemporaryDirectory() as folder:
+        put(Path(folder) / weights.name, {**files, "expert.safetensors": changed})
+        with pytest.raises(UserError, match=r"expert.safetensors: its bytes are not those its card was written for"):
+            library.get(Navigation(2, 5, limit=6), "expert", Path(folder))
