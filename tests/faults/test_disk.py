@@ -135,6 +135,7 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, peaceful: dict
 @pytest.mark.promise("clock", "damage")
 def test_a_training_of_experts_skips_what_is_damaged_and_minds_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "evaluate", training.evaluate)
+    monkeypatch.setattr(os, "fsync", os.fsync)
     teaching.stand_in()
     ticks = iter(range(1_000_000, 0, -7))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(ticks)))  # after a restart of the machine it begins anew
