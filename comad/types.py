@@ -98,6 +98,11 @@ class Spec:
             raise UserError(f"{self.env}: a team has 1 to {2**ID_BITS} agents, not {self.num_agents}")
 
     @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors: bodies that move, whose speeds tell what just happened and whose episodes are long."""
+        return isinstance(self.actions, Continuous)
+
+    @property
     def seen_in_state(self) -> bool:
         """Whether what agents see follows from the state (`envs.look`), so that nobody need keep it."""
         return self.full_view or bool(self.view)

@@ -20,6 +20,9 @@ from comad.experts.library import QUALITIES, Card, Quality
 from comad.files import sweep
 from comad.types import Task
 
+EPISODES, LONG_EPISODES = 2000, 200
+"""Per dataset; fewer where actions are vectors."""
+
 
 @dataclass(frozen=True)
 class Collect:
@@ -31,8 +34,8 @@ class Collect:
     """Tasks or worlds of your own, instead of streams."""
     quality: tuple[Quality, ...] = QUALITIES
     """How good the recorded teams are."""
-    episodes: int = 2000
-    """Episodes per dataset."""
+    episodes: int | None = None
+    """Episodes per dataset; by default 2000 as in the paper, or 200 where actions are vectors and an episode has a thousand steps."""
     seed: int = 0
     """Decides where the episodes start and what happens in them."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
@@ -43,16 +46,17 @@ class Collect:
     def run(self) -> None:
         """Collect what is missing, then show all."""
         check_seed(self.seed)
-        check_positive("--episodes", self.episodes)
+        if self.episodes is not None:
+            check_positive("--episodes", self.episodes)
         wanted = self.wanted()
         with progress() as bar:
-            bar_task = bar.add_task("recording", total=self.episodes * len(wanted))
-            paths = []
-            for number, (task, quality) in enumerate(wanted):
-                done = number * self.episodes
+            bar_task = bar.add_task("recording", total=sum(self.count(task) for task, _ in wanted))
+            paths, done = [], 0
+            for task, quality in wanted:
                 bar.update(bar_task, description=f"recording {task.name} {quality}", completed=done)
                 for count in self.record(task, quality):
                     bar.update(bar_task, completed=done + count)
+                done += self.count(task)
                 paths.append(datasets.place(envs.make(task.env).spec.env, quality, self.data))
         show_datasets([open_dataset(path) for path in paths])
 
@@ -64,6 +68,12 @@ class Collect:
         tasks = dict.fromkeys(task for stream in chosen for task in stream.tasks)
         return [(task, quality) for task in tasks for quality in dict.fromkeys(self.quality)]
 
+    def count(self, task: Task) -> int:
+        """Episodes of a task."""
+        if self.episodes is not None:
+            return self.episodes
+        return LONG_EPISODES if envs.find(task.env).spec.continuous else EPISODES
+
     def record(self, task: Task, quality: Quality) -> Any:
         """Record one dataset, unless it is there and holds."""
         env = envs.make(task.env)
@@ -71,12 +81,13 @@ class Collect:
         path = datasets.place(env.spec.env, quality, self.data)
         origin = provenance(card, env.spec.env)
         sweep(path)
-        if self.holds(path, env, origin):
-            yield self.episodes
+        episodes = self.count(task)
+        if self.holds(path, env, origin, episodes):
+            yield episodes
             return
-        yield from collect(path, env, player, quality, self.episodes, self.seed, origin)
+        yield from collect(path, env, player, quality, episodes, self.seed, origin)
 
-    def holds(self, path: Path, env: Env[Any] | HostEnv[Any], origin: dict[str, Any]) -> bool:
+    def holds(self, path: Path, env: Env[Any] | HostEnv[Any], origin: dict[str, Any], episodes: int) -> bool:
         """Whether the dataset is there, was recorded in just this way, and is undamaged."""
         if not (path / "manifest.json").exists():
             return False
@@ -84,7 +95,7 @@ class Collect:
             dataset = open_dataset(path)
         except UserError:
             return False
-        return same_origin(dataset, env, {**origin, "seed": self.seed}, self.episodes) and check(dataset) == []
+        return same_origin(dataset, env, {**origin, "seed": self.seed}, episodes) and check(dataset) == []
 
 
 def provenance(card: Card, env: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from comad.datasets.layout import Column
 from comad.datasets.packing import Packing
 from comad.datasets.store import Dataset, check, check_world, open_dataset
 from comad.errors import UserError
+from comad.training.loop import LONG_BATCH
 from comad.types import Discrete, Spec
 
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
@@ -250,6 +251,8 @@ def describe_column(column: Column) -> tuple[str, str, str, str]:
 
 def describe_batches(dataset: Dataset, batch: int = 32) -> str:
     """How the dataset packs."""
+    if dataset.spec.continuous:
+        return f"a batch is {LONG_BATCH} steps with the moments after them, drawn from all episodes"
     if dataset.recorded.episodes < batch:
         return f"too few episodes for batches of {batch}"
     packing = Packing.plan(dataset.starts, dataset.lengths, batch)

@@ -46,7 +46,9 @@ def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
     actions = values["actions"]
     continuous = isinstance(spec.actions, Continuous)
     actions = actions if continuous else actions.astype(jnp.int32)
-    before = jnp.roll(actions, 1, axis=1)
+    # The step before is the one before it in the row; before a row that begins within an episode it is looked up.
+    earlier = resident["actions"][jnp.maximum(moment[:, :1] - 1, 0)]
+    before = jnp.concatenate([earlier if continuous else earlier.astype(jnp.int32), actions[:, :-1]], axis=1)
     begins = first.reshape(*first.shape, *[1] * (actions.ndim - 2))
     last_actions = jnp.where(begins, no_actions(spec)[None, None], before)
     available = jnp.ones((*actions.shape[:3], 0), bool) if continuous else values["available"]

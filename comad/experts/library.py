@@ -11,6 +11,7 @@ from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player
 from comad.errors import UserError, unknown
 from comad.experts.base import Trainer
+from comad.experts.joint import JointPlayer
 from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
 from comad.experts.symmetry import TurnedTeam, twins
@@ -83,8 +84,9 @@ def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> t
         for twin, symmetry in twins(env):
             if _weights(twin, quality, folder).exists():
                 team, card = load(twin, quality, folder)
-                player: Any = trainer_of(card).player(team, env.spec)
-                return dataclasses.replace(player, team=TurnedTeam(player.team, symmetry)), card
+                player = trainer_of(card).player(team, env.spec)
+                assert isinstance(player, JointPlayer)
+                return JointPlayer(TurnedTeam(player.team, symmetry), env.spec), card
     team, card = load(env, quality, folder)
     return trainer_of(card).player(team, env.spec), card
 

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
-from comad.methods.base import Logs
+from comad.methods.base import Logs, remembers
 from comad.methods.learned import Actor, Learned, move
 from comad.methods.library import (
     Library,
@@ -111,13 +111,13 @@ class Comad:
     """Let the policies guide as they are now, instead of as they were when stage 2 began."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
-    recurrent: bool = True
-    """Whether agents remember."""
+    recurrent: bool | None = None
+    """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> ComadState:
         """Fresh networks with room for a head per task."""
         capacity = len(stream.tasks)
-        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, self.recurrent)
+        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, remembers(self.recurrent, specs[0]))
         return ComadState(
             learned=learned,
             targets=learned.critics,

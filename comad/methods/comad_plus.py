@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
 from comad.methods.bands import Bands, follow_share
-from comad.methods.base import Logs
+from comad.methods.base import Logs, remembers
 from comad.methods.learned import Actor, Familiarity, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
@@ -104,8 +104,8 @@ class ComadPlus:
     """Let an old family count by how much better than chance it explains the recorded actions; otherwise all count fully."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
-    recurrent: bool = True
-    """Whether agents remember."""
+    recurrent: bool | None = None
+    """Whether agents remember; by default where actions are numbered."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlusState:
         """Fresh networks with room for a family per task."""
@@ -113,7 +113,9 @@ class ComadPlus:
         critic_key, family_key = jax.random.split(key)
         critics = initialize(lambda draws: Critics.create(draws, specs[0]), critic_key)
         actors, familiarities = create_heads(
-            lambda draws: family(draws, specs[0], self.skill, self.skill_size, self.recurrent, self.relations), family_key, capacity
+            lambda draws: family(draws, specs[0], self.skill, self.skill_size, remembers(self.recurrent, specs[0]), self.relations),
+            family_key,
+            capacity,
         )
         state = PlusState(
             actors=actors,

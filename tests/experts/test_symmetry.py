@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from comad import streams
 from comad.envs.ant import AntWorld
 from comad.envs.ant_physics import PLACES, SPEEDS
 from comad.experts import joint
+from comad.experts.joint import JointPlayer
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
 
 ALL = [Symmetry(mirrored, quarters) for mirrored in (False, True) for quarters in range(4)]
@@ -97,7 +99,14 @@ def test_a_turned_team_runs_as_the_team_does(symmetry: Symmetry) -> None:
     assert np.abs(here.bodies[:, :2] - here.spots).max() < 1.0
 
 
+@playable
 def test_a_player_gives_every_leg_its_own_part() -> None:
-    env = ant_named("ant-reward-0")
-    assert isinstance(TurnedTeam(whim(), ALL[1]).decide(jnp.zeros((2, 27))), jnp.ndarray)
-    assert joint.num_seen(env.spec) == 27 and joint.num_motors(env.spec) == 8
+    env = ant_named("ant-reward-0-obsk0")
+    _, step = env.reset_many(seeds(1))
+    tokens, available = jax.tree.map(lambda leaf: leaf[0], (step.tokens, step.available))
+    actions, _ = JointPlayer(whim(), env.spec).act(None, tokens, available, jax.random.key(0))
+    # 27 numbers: height, rotation and speeds of the torso, and two angles with their speeds of every leg.
+    state = jax.tree.map(lambda leaf: leaf[0], step.state)
+    seen = jnp.concatenate([state.agents[:, :4].reshape(-1), state.targets[0, :11]])
+    np.testing.assert_array_equal(actions, whim().decide(seen).reshape(4, 2))
+    assert joint.num_seen(env.spec) == len(seen) == 27 and joint.num_motors(env.spec) == 8
