@@ -86,14 +86,10 @@ class Sac:
         return -(-self.steps // self.num_worlds)
 
     init = hosted.init
-
-    def begin_from(self, state: HostState, team: Any) -> HostState:
-        """Not something this trainer knows."""
-        raise NotImplementedError("sac begins from nothing")
+    begin_from = hosted.begin_from
 
     def advance(self, env: Env[Any] | HostEnv[Any], state: HostState, iterations: int) -> tuple[HostState, float]:
         """Play and learn."""
-        assert isinstance(env, HostEnv)
         return hosted.advance(self, env, state, iterations)
 
     def team(self, state: HostState) -> "SacTeam":
@@ -144,10 +140,7 @@ class Sac:
         loss = jnp.float32(0.0)
         for batch, critic_key in zip(batches, critic_keys, strict=True):
             goal = soft_goal(actor, targets, temperature, batch, critic_key)
-            loss, slope = jax.value_and_grad(
-                lambda critics, batch=batch, goal=goal: critics.distance(batch.seen, batch.actions, goal, batch.counts)
-            )(critics)
-            critics, optimizer = descend(critics, slope, optimizer, rate)
+            critics, optimizer, loss = critics.follow(batch, goal, optimizer, rate)
             targets = optax.incremental_update(critics, targets, self.target_rate)
 
         def actor_loss(actor: Tower) -> tuple[Float[Array, ""], Float[Array, ""]]:
