@@ -10,11 +10,12 @@ import jax.numpy as jnp
 
 from comad import checkpoint
 from comad.envs.base import Env
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
 from comad.experts import qmix
 from comad.experts.agent import Agent, GreedyPlayer
 from comad.experts.qmix import Qmix
 from comad.files import read_json, sha256, write_json
+from comad.types import from_settings
 
 SHIPPED = Path(__file__).parent / "weights"
 Quality = Literal["expert", "medium"]
@@ -67,8 +68,8 @@ def cards(folder: Path = SHIPPED) -> list[Card]:
 def read_card(path: Path) -> Card:
     """One card."""
     try:
-        return Card(**read_json(path))
-    except TypeError as error:
+        return from_settings(Card, read_json(path))
+    except MALFORMED as error:
         raise UserError(f"{path}: not a card of weights ({error})") from error
 
 
@@ -90,8 +91,8 @@ def get(env: Env[Any], quality: str, folder: Path = SHIPPED) -> tuple[GreedyPlay
 def load_agent(weights: Path, env: Env[Any], card: Card) -> Agent:
     """The weights of a card's player, shaped for a world whose tokens fit."""
     try:
-        trainer = Qmix(**card.trainer)
-    except TypeError as error:
+        trainer = from_settings(Qmix, card.trainer)
+    except MALFORMED as error:
         raise UserError(f"{weights.with_suffix('.json')}: its trainer's settings are not those of this version ({error})") from error
     like = jax.eval_shape(lambda: qmix.init(trainer, env, jax.random.key(0)).online.agent)
     return checkpoint.load(weights, like)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from comad import theory
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
 from comad.metrics import performance_over_time
 from comad.reports.overall import Overall, overall
 from comad.reports.results import METRICS, MODES, UNDEFINED, Flaw, Mode, Result, published, published_growth, summaries
@@ -50,7 +50,7 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) 
     for result in results:
         modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][_key(result)]} for mode in MODES}
         found.append({**outline(result), "command": made_by(result, command), "published": theirs[_key(result)], "modes": modes})
-    shown = {
+    shown: dict[str, Any] = {
         "results": found,
         "overall": {mode: [describe_overall(row) for row in overall(results, mode)] for mode in MODES},
         "families": [
@@ -63,9 +63,15 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) 
         ],
         "orders": [[results.index(one) for one in same] for same in orders(results)],
         "toy": toy(),
-        "going": [going(flaw.path, flaw.standing) for flaw in flaws if flaw.standing],
+        "going": [],
         "flaws": [flaw.why for flaw in flaws if flaw.standing is None],
     }
+    for flaw in flaws:
+        if flaw.standing:
+            try:
+                shown["going"].append(going(flaw.path, flaw.standing))
+            except (UserError, *MALFORMED) as error:
+                shown["flaws"].append(f"{flaw.path} does not describe a training ({error!r})")
     return json.dumps(shown, separators=(",", ":"), allow_nan=False)
 
 
@@ -99,7 +105,7 @@ def made_by(result: Result, command: Command) -> str:
     """What makes the first seed of a result again."""
     try:
         return command(result.records[0].settings["identity"])
-    except (UserError, KeyError) as error:
+    except (UserError, *MALFORMED) as error:
         return f"# this version of comad cannot make it again: {error}"
 
 
@@ -175,7 +181,11 @@ def performances(result: Result) -> list[float]:
 def cost(result: Result) -> dict[str, Any] | None:
     """Means over the seeds whose cost is known."""
     known = [
-        record.cost for record in result.records if record.cost and record.cost["learning_seconds"] and record.cost["evaluation_count"]
+        record.cost
+        for record in result.records
+        if record.cost
+        and all(record.cost.get(name, 0) > 0 for name in ("learning_seconds", "evaluation_count"))
+        and record.cost.keys() >= set(COUNTED)
     ]
     if not known:
         return None

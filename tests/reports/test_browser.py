@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from placed import place
 from test_page import page_of
-from test_tables import place
 
 from comad.reports.results import gather
 from comad.reports.serve import serve

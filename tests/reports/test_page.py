@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from test_tables import place
+from placed import place
 
 from comad.reports.page import build, collect
 from comad.reports.results import Flaw, Result, gather

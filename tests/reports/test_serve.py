@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
-from test_tables import place
+from placed import place
 
 from comad.cli import main
 from comad.errors import UserError
