@@ -1,5 +1,7 @@
 """One page with everything: tables, curves, skills, replays, provenance, drawn by the page itself from the data in it. Opens from disk."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -35,11 +37,23 @@ TICKS, SPAN = 33, 4.0
 def build(data: str, watched: bool = False) -> str:
     """The page as HTML, around what `collect` gave; a watched one asks the server it came from for news, any other asks nobody."""
     parts = files("comad.reports") / "page"
-    script = "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
-    page = (parts / "page.html").read_text().replace("/*CONNECT*/", "connect-src 'self'; " if watched else "")
+    page = (parts / "page.html").read_text().replace("/*POLICY*/", policy(watched))
     # The data last: whatever it holds is then not searched any more. Inside a script element only "<" could end it early.
-    page = page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", script)
+    page = page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", _script(watched))
     return page.replace("/*DATA*/", data.replace("<", "\\u003c"))
+
+
+def policy(watched: bool = False) -> str:
+    """What a browser may do for the page: run its own program, known by its hash, and no other; ask nobody, or the server it came from."""
+    program = base64.b64encode(hashlib.sha256(_script(watched).encode()).digest()).decode()
+    ask = "connect-src 'self'; " if watched else ""
+    allowed = f"default-src 'none'; {ask}style-src 'unsafe-inline'; script-src 'sha256-{program}'; img-src data:"
+    return f"{allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _script(watched: bool) -> str:
+    parts = files("comad.reports") / "page"
+    return "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
 
 
 def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) -> str:
