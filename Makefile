@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-slow check install install-dev clean
+.PHONY: run test test-slow fuzz check install install-dev clean
 
 run: install
 	$(BIN)/comad collect cn --quality expert
@@ -17,6 +17,12 @@ test: install-dev check
 
 test-slow: install-dev
 	$(BIN)/python -m pytest -m slow
+
+# Attacks on every reader of files, guided by coverage where atheris can be installed: `make fuzz SECONDS=60`.
+SECONDS ?= 60
+fuzz: install-dev
+	-$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,battle,ant,fuzz]'
+	PYTHONPATH=.:tests:tests/hostile $(BIN)/python tests/hostile/fuzz.py $(SECONDS)
 
 check: install-dev
 	$(BIN)/ruff format --check .

@@ -46,7 +46,7 @@ def notes(path: Path) -> dict[str, Any]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             return {name: json.loads(text) for name, text in (file.metadata() or {}).items()}
-    except (OSError, safetensors.SafetensorError, json.JSONDecodeError) as error:
+    except (OSError, safetensors.SafetensorError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a readable checkpoint ({error})") from error
 
 

@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What a file makes its reader raise when it is of another form than the reader believes; readers of strangers' files catch these."""
+
 
 class UserError(Exception):
     """Wrong input. The command line prints the message as one line and exits with code 2."""

@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ HALF, KEPT = "half", "kept"
 """Marks in the hidden names of what is being written, and of what is being replaced."""
 MOST_JSON = 1 << 28
 """Bytes of a JSON file that are still read; ours are thousands of times smaller."""
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _HERE, _EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
@@ -55,7 +57,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Plain values, readable by people, in a file that is whole or absent."""
-    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
@@ -63,10 +65,31 @@ def read_json(path: Path) -> Any:
     try:
         if (size := path.stat().st_size) > MOST_JSON:
             raise UserError(f"{path}: is {size} bytes long, and no JSON file of ours is longer than {MOST_JSON}; it is something else")
-        return json.loads(path.read_text())
-    # A number of thousands of digits is a ValueError too.
+        return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as JSON ({error})") from error
+
+
+def parse_json(data: bytes) -> Any:
+    """Plain values that can be written again: no NaN, no number beyond all bounds, no half of a character; else a ``ValueError``."""
+    text = data.decode()
+    if _HALF_CHARACTER.search(text):
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    return json.loads(text, parse_float=_finite, parse_constant=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def refuse_link(path: Path) -> Path:
+    """A file that lies where it seems to: a link in somebody else's folder may lead anywhere."""
+    if path.is_symlink():
+        raise UserError(f"{path}: is a link, which is not followed; put the file itself there")
+    return path
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int
 
 from comad import checkpoint, envs, methods
 from comad.envs.base import Env, HostEnv
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
 from comad.methods.base import Method, Recognizes
 from comad.runs import checkpoints
 from comad.runs.record import RunRecord, read_run
@@ -46,10 +46,10 @@ def restore(path: Path) -> Trained:
     try:
         identity = record.settings["identity"]
         method = from_settings(methods.find(identity["method"]), identity["settings"])
-        tasks = tuple(Task(**task) for task in identity["tasks"])
+        tasks = tuple(from_settings(Task, task) for task in identity["tasks"])
         stream = Stream(identity["stream"], tasks, identity["budget"]["updates"], identity["threshold"], identity["metric"])
         rules = identity["worlds"]
-    except (KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise UserError(f"{path}: its settings are not those of a training ({error!r})") from error
     worlds = tuple(envs.make(task.env) for task in tasks)
     for env in worlds:

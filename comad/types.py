@@ -6,7 +6,8 @@ Axes are always ordered ``[seed, batch, time, agent, feature]``; a noun defined 
 import dataclasses
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import equinox as eqx
 import numpy as np
@@ -19,6 +20,8 @@ Actions = Int[Array, "*batch agent"] | Float[Array, "*batch agent component"]
 Metric = Literal["return", "success"]
 """The outcome of an episode that counts."""
 
+LARGEST = 10**15
+"""No setting and no statistic is larger; a file that says so says it by mistake or to do harm."""
 ID_BITS = 5
 """Bits of an agent's number in its own token: teams of up to 32."""
 
@@ -117,7 +120,7 @@ class Spec:
         """Columns of the availability mask of a discrete world."""
         if isinstance(self.actions, Continuous):
             return 0
-        return len(self.actions.names(self.num_targets))
+        return len(self.actions.base) + (self.num_targets if self.actions.targeted else 0)
 
     @property
     def aims(self) -> bool:
@@ -236,6 +239,28 @@ def settings(thing: Any) -> dict[str, Any]:
 
 
 def from_settings(kind: Any, values: dict[str, Any]) -> Any:
-    """The dataclass that `settings` described; anything missing or left over is an error."""
-    nested = {field.name: field.type for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.type)}
-    return kind(**{name: from_settings(nested[name], value) if name in nested else value for name, value in values.items()})
+    """The dataclass that `settings` described; anything missing, left over or of another kind is an error, for files come from others."""
+    found = {field.name: field.type for field in dataclasses.fields(kind)}
+    made = kind(
+        **{
+            name: from_settings(found[name], value) if dataclasses.is_dataclass(found.get(name)) else value
+            for name, value in values.items()
+        }
+    )
+    for name, wanted in found.items():
+        if not _fits(getattr(made, name), wanted):
+            raise TypeError(f"{name} of {kind.__name__} cannot be {getattr(made, name)!r}"[:200])
+    return made
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value is what a field is declared to be, as far as plain numbers, texts and choices go."""
+    if get_origin(wanted) is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in get_args(wanted))
+    if get_origin(wanted) in (Union, UnionType):
+        return any(_fits(value, choice) for choice in get_args(wanted))
+    if wanted is float:
+        return type(value) in (int, float) and abs(value) < LARGEST
+    if wanted is int:
+        return type(value) is int and abs(value) < LARGEST
+    return not isinstance(wanted, type) or isinstance(value, wanted)

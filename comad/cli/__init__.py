@@ -21,6 +21,7 @@ from comad.cli.listing import List
 from comad.cli.play import Play
 from comad.cli.portrait import Portrait
 from comad.cli.report import Report
+from comad.cli.terminal import harmless
 from comad.cli.train import Train
 from comad.cli.watch import Watch
 from comad.errors import UserError
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         verb.run()
         sys.stdout.flush()
     except UserError as error:
-        print("comad:", " ".join(str(error).split()), file=sys.stderr)
+        print("comad:", harmless(" ".join(str(error).split())), file=sys.stderr)
         return WRONG_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED

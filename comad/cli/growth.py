@@ -54,5 +54,6 @@ def show_growth(record: RunRecord) -> None:
     show_table("Growth of the library", columns, rows)
     if record.scores:
         names = [task["name"] for task in record.settings["identity"]["tasks"]]
-        routed = ", ".join(f"{name} by head {head}" for name, head in zip(names, record.scores[-1]["heads"], strict=True))
+        heads = record.scores[-1].get("heads", ())
+        routed = ", ".join(f"{name} by head {head}" for name, head in zip(names, heads, strict=False))
         show_lines([f"played in the end: {routed}"])

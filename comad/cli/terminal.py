@@ -28,14 +28,19 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
         numeric = all(_is_number(str(row[index])) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*[str(value) for value in row])
+        table.add_row(*[harmless(str(value)) for value in row])
     _console().print(table)
 
 
 def show_lines(lines: Sequence[str]) -> None:
     """Print lines of text, each in one piece."""
     for line in lines:
-        _console().print(line, soft_wrap=True)
+        _console().print(harmless(line), soft_wrap=True)
+
+
+def harmless(text: str) -> str:
+    """Text that a terminal only shows: what would move its cursor, color it or change its title is spelled out."""
+    return text.translate(_SPELLED)
 
 
 def show_json(value: Any) -> None:
@@ -93,6 +98,9 @@ def check_positive(option: str, number: int) -> None:
     """Refuse a count that counts nothing."""
     if number < 1:
         raise UserError(f"{option} must be 1 or more, not {number}")
+
+
+_SPELLED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 def _is_number(text: str) -> bool:

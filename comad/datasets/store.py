@@ -20,9 +20,9 @@ import numpy as np
 
 from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, encode, episode_starts
 from comad.datasets.statistics import Statistics, statistics
-from comad.errors import UserError
-from comad.files import new_folder, read_json, sha256, write_json
-from comad.types import Continuous, Discrete, Feature, Spec
+from comad.errors import MALFORMED, UserError
+from comad.files import new_folder, read_json, refuse_link, sha256, write_json
+from comad.types import Continuous, Discrete, Feature, Spec, from_settings
 
 FORMAT = 1
 PREAMBLE = 10
@@ -105,10 +105,10 @@ def write(path: Path, spec: Spec, quality: str, values: Mapping[str, np.ndarray]
 
 def open_dataset(path: Path) -> Dataset:
     """Open a dataset: read its manifest, check sizes and types, map its arrays. Contents are checked by `check`."""
-    manifest = read_json(path / "manifest.json")
+    manifest = read_json(refuse_link(path / "manifest.json"))
     try:
         return _from_manifest(path, manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise UserError(f"{path / 'manifest.json'}: not a dataset's manifest ({type(error).__name__}: {error})") from error
 
 
@@ -127,7 +127,7 @@ def _from_manifest(path: Path, manifest: dict[str, Any]) -> Dataset:
         rows = episodes if column in EPISODE_COLUMNS else moments
         arrays[column.name] = _map(path, column, (rows, *column.stored_shape), entries[column.name])
     provenance = dict(manifest["provenance"])
-    recorded = Statistics(**{**manifest["statistics"], "actions": tuple(manifest["statistics"]["actions"])})
+    recorded = from_settings(Statistics, {**manifest["statistics"], "actions": tuple(manifest["statistics"]["actions"])})
     hashes = {name: str(entries[name]["sha256"]) for name in arrays}
     return Dataset(path, spec, str(manifest["quality"]), provenance, arrays, str(manifest["content"]), recorded, hashes)
 
@@ -140,7 +140,7 @@ def _map(path: Path, column: Column, shape: tuple[int, ...], entry: Mapping[str,
     name = str(entry["file"])
     if name != f"{column.name}.npy":
         raise UserError(f"{path}: array {column.name!r} must be in the file {column.name}.npy of the same folder, not in {name!r}")
-    file, wanted = path / name, f"{column.dtype}{list(shape)}"
+    file, wanted = refuse_link(path / name), f"{column.dtype}{list(shape)}"
     header = _header(column.dtype, shape)
     try:
         with file.open("rb") as opened:
@@ -169,12 +169,12 @@ def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
 def _spec_from(saved: Mapping[str, Any]) -> Spec:
     saved = dict(saved)
     for group in FEATURE_GROUPS:
-        saved[group] = tuple(Feature(**feature) for feature in saved[group])
+        saved[group] = tuple(from_settings(Feature, feature) for feature in saved[group])
     actions = saved["actions"]
     saved["actions"] = (
         Continuous(tuple(actions["components"])) if "components" in actions else Discrete(tuple(actions["base"]), actions["targeted"])
     )
-    return Spec(**saved)
+    return from_settings(Spec, saved)
 
 
 def seal(manifest: Mapping[str, Any]) -> str:

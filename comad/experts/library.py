@@ -9,7 +9,7 @@ from comad import checkpoint
 from comad.envs.ant import Ant
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player
-from comad.errors import UserError, unknown
+from comad.errors import MALFORMED, UserError, unknown
 from comad.experts.base import Trainer
 from comad.experts.hatd3 import Hatd3
 from comad.experts.joint import JointPlayer
@@ -17,6 +17,7 @@ from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
 from comad.experts.symmetry import TurnedTeam, twins
 from comad.files import read_json, sha256, write_json
+from comad.types import from_settings
 
 SHIPPED = Path(__file__).parent / "weights"
 TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac, "hatd3": Hatd3}
@@ -71,8 +72,8 @@ def cards(folder: Path = SHIPPED) -> list[Card]:
 def read_card(path: Path) -> Card:
     """One card."""
     try:
-        return Card(**read_json(path))
-    except TypeError as error:
+        return from_settings(Card, read_json(path))
+    except MALFORMED as error:
         raise UserError(f"{path}: not a card of weights ({error})") from error
 
 
@@ -116,8 +117,8 @@ def trainer_of(card: Card) -> Trainer[Any]:
     if card.algorithm not in TRAINERS:
         raise unknown("trainer", card.algorithm, TRAINERS)
     try:
-        return TRAINERS[card.algorithm](**card.trainer)
-    except TypeError as error:
+        return from_settings(TRAINERS[card.algorithm], card.trainer)
+    except MALFORMED as error:
         raise UserError(
             f"the {card.quality} player of {card.env}: its trainer's settings are not those of this version ({error})"
         ) from error

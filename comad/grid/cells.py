@@ -96,6 +96,8 @@ def with_profile(profile: str, given: Mapping[str, Any]) -> Grid:
             raise UserError(f"a grid without {name} holds no run; give some")
     if not (grid.methods or grid.variants):
         raise UserError("a grid without methods holds no run; give some")
+    for quality in grid.qualities:
+        _check_name("a quality of data", quality)
     labels = [cell.folder(Path()) for cell in grid.cells()]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(f"two runs of the grid would both be {twice}; give variants names of their own")
@@ -106,7 +108,7 @@ def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
     """The profile and the rest of a grid that is written down in TOML."""
     try:
         found = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as TOML ({error})") from error
     profile = found.pop("profile", "lite")
     if not isinstance(profile, str):
@@ -127,9 +129,14 @@ def _variant(path: Path, entry: Mapping[str, Any]) -> Variant:
         raise UserError(f"{path}: a variant has a name, a method and a table of options, not {dict(entry)!r}")
     if not isinstance(entry["name"], str) or not isinstance(entry["method"], str):
         raise UserError(f"{path}: name and method of a variant must be text, not {entry['name']!r} and {entry['method']!r}")
-    if not entry["name"] or not all(letter.isalnum() or letter in "-._" for letter in entry["name"]):
-        raise UserError(f"{path}: {entry['name']!r} cannot name a variant; use letters, digits, '-', '.' and '_'")
+    _check_name(f"{path}: a variant", entry["name"])
     return Variant(entry["method"], tuple((name.replace("-", "_"), value) for name, value in entry["options"].items()), entry["name"])
+
+
+def _check_name(what: str, name: str) -> None:
+    """Refuse a name that would lead out of the folder it is to become a part of."""
+    if not name or not all(letter.isalnum() or letter in "-._" for letter in name):
+        raise UserError(f"{what} cannot be named {name!r}; use letters, digits, '-', '.' and '_'")
 
 
 def _listed(path: Path, name: str, values: Any, kind: type) -> tuple[Any, ...]:

@@ -12,6 +12,9 @@ from comad.types import Actions, Batch, PRNGKey
 SHARPEST = 20.0
 """Most that a standard deviation of outcomes may count."""
 
+FEWEST = 16
+"""Beginnings of episodes in a sample by which its episodes can be counted."""
+
 
 class Preference(eqx.Module):
     """How much rather to follow episodes of a task that ended well."""
@@ -29,7 +32,9 @@ class Preference(eqx.Module):
     @classmethod
     def of(cls, sample: Batch, effective: float) -> "Preference":
         """As sharp as leaves a share of a task's episodes effective."""
-        sharpness = sharpest(sample.outcome, sample.first, effective)
+        # Long episodes come in pieces, of which few are beginnings; they are of about one length, so that steps can stand for them.
+        counted = jnp.where(sample.first.sum() >= FEWEST, sample.first, sample.step)
+        sharpness = sharpest(sample.outcome, counted, effective)
         return cls(sharpness, masked_mean(jnp.exp(bounded(sharpness * sample.outcome)), sample.step))
 
 

@@ -1,5 +1,7 @@
 """One page with everything: tables, curves, skills, replays, provenance, drawn by the page itself from the data in it. Opens from disk."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from comad import theory
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
 from comad.metrics import performance_over_time
 from comad.reports.overall import Overall, overall
 from comad.reports.results import METRICS, MODES, UNDEFINED, Flaw, Mode, Result, published, published_growth, summaries
@@ -35,11 +37,23 @@ TICKS, SPAN = 33, 4.0
 def build(data: str, watched: bool = False) -> str:
     """The page as HTML, around what `collect` gave; a watched one asks the server it came from for news, any other asks nobody."""
     parts = files("comad.reports") / "page"
-    script = "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
-    page = (parts / "page.html").read_text().replace("/*CONNECT*/", "connect-src 'self'; " if watched else "")
+    page = (parts / "page.html").read_text().replace("/*POLICY*/", policy(watched))
     # The data last: whatever it holds is then not searched any more. Inside a script element only "<" could end it early.
-    page = page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", script)
+    page = page.replace("/*STYLE*/", (parts / "page.css").read_text()).replace("/*SCRIPT*/", _script(watched))
     return page.replace("/*DATA*/", data.replace("<", "\\u003c"))
+
+
+def policy(watched: bool = False) -> str:
+    """What a browser may do for the page: run its own program, known by its hash, and no other; ask nobody, or the server it came from."""
+    program = base64.b64encode(hashlib.sha256(_script(watched).encode()).digest()).decode()
+    ask = "connect-src 'self'; " if watched else ""
+    allowed = f"default-src 'none'; {ask}style-src 'unsafe-inline'; script-src 'sha256-{program}'; img-src data:"
+    return f"{allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _script(watched: bool) -> str:
+    parts = files("comad.reports") / "page"
+    return "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
 
 
 def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) -> str:
@@ -50,7 +64,7 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) 
     for result in results:
         modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][_key(result)]} for mode in MODES}
         found.append({**outline(result), "command": made_by(result, command), "published": theirs[_key(result)], "modes": modes})
-    shown = {
+    shown: dict[str, Any] = {
         "results": found,
         "overall": {mode: [describe_overall(row) for row in overall(results, mode)] for mode in MODES},
         "families": [
@@ -63,9 +77,15 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) 
         ],
         "orders": [[results.index(one) for one in same] for same in orders(results)],
         "toy": toy(),
-        "going": [going(flaw.path, flaw.standing) for flaw in flaws if flaw.standing],
+        "going": [],
         "flaws": [flaw.why for flaw in flaws if flaw.standing is None],
     }
+    for flaw in flaws:
+        if flaw.standing:
+            try:
+                shown["going"].append(going(flaw.path, flaw.standing))
+            except (UserError, *MALFORMED) as error:
+                shown["flaws"].append(f"{flaw.path} does not describe a training ({error!r})")
     return json.dumps(shown, separators=(",", ":"), allow_nan=False)
 
 
@@ -99,7 +119,7 @@ def made_by(result: Result, command: Command) -> str:
     """What makes the first seed of a result again."""
     try:
         return command(result.records[0].settings["identity"])
-    except (UserError, KeyError) as error:
+    except (UserError, *MALFORMED) as error:
         return f"# this version of comad cannot make it again: {error}"
 
 
@@ -175,7 +195,11 @@ def performances(result: Result) -> list[float]:
 def cost(result: Result) -> dict[str, Any] | None:
     """Means over the seeds whose cost is known."""
     known = [
-        record.cost for record in result.records if record.cost and record.cost["learning_seconds"] and record.cost["evaluation_count"]
+        record.cost
+        for record in result.records
+        if record.cost
+        and all(record.cost.get(name, 0) > 0 for name in ("learning_seconds", "evaluation_count"))
+        and record.cost.keys() >= set(COUNTED)
     ]
     if not known:
         return None

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
+from comad.runs.folder import is_number
 from comad.runs.record import RunRecord, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
@@ -82,7 +83,7 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
             flaws += _flawed_portrait(path)
         except UserError as error:
             flaws.append(Flaw(path, str(error)))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except MALFORMED as error:
             flaws.append(Flaw(path, f"{path} does not describe a training ({error!r})"))
         else:
             groups.setdefault(key, []).append(record)
@@ -95,9 +96,13 @@ def _key(record: RunRecord) -> tuple[str, str, int, str]:
         record.score_array(mode)
     record.growth()
     identity = record.settings["identity"]
-    stream, quality, method = (str(identity[name]) for name in ("stream", "quality", "method"))
-    int(identity["seed"]), [str(task["name"]) for task in identity["tasks"]]
-    updates = int(identity["budget"]["updates"])
+    stream, quality, method = (identity[name] for name in ("stream", "quality", "method"))
+    updates = identity["budget"]["updates"]
+    texts = (stream, quality, method, *(task["name"] for task in identity["tasks"]))
+    if not (all(isinstance(text, str) for text in texts) and type(identity["seed"]) is type(updates) is int and is_number(updates)):
+        raise TypeError("a name is no text, or a number no number")
+    if not isinstance(identity.get("settings", {}), dict):
+        raise TypeError("its settings have no names")
     return stream, quality, updates, label_of(record.path, updates) or method
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError
-from comad.reports.page import Command, build, collect
+from comad.reports.page import Command, build, collect, policy
 from comad.reports.results import gather
 from comad.runs.record import find_runs
 
 HOST = "127.0.0.1"
+PATIENCE = 30.0
+"""Seconds in which somebody who has called must say what for."""
 NAMES = ("127.0.0.1", "localhost")
 """What a browser may call this machine. A page from elsewhere that was made to point here calls it otherwise."""
 
@@ -52,6 +54,7 @@ def serve(folders: Sequence[Path], port: int, command: Command) -> ThreadingHTTP
 
     class Handler(BaseHTTPRequestHandler):
         server_version, sys_version = "comad", ""
+        timeout = PATIENCE
 
         def do_GET(self) -> None:
             if self.headers.get("Host", "").rsplit(":", 1)[0] not in NAMES:
@@ -76,6 +79,9 @@ def serve(folders: Sequence[Path], port: int, command: Command) -> ThreadingHTTP
                 "Content-Length": str(len(body)),
                 "Cache-Control": "no-store",
                 "X-Content-Type-Options": "nosniff",
+                "Referrer-Policy": "no-referrer",
+                "Cross-Origin-Resource-Policy": "same-origin",
+                "Content-Security-Policy": f"{policy(watched=True)}; frame-ancestors 'none'",
             }
             for name, value in {**headers, **({"ETag": tag} if tag else {})}.items():
                 self.send_header(name, value)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from comad import failpoints
-from comad.errors import UserError
-from comad.files import read_json, sha256, write_json
+from comad.errors import MALFORMED, UserError
+from comad.files import read_json, refuse_link, sha256, write_json
 from comad.runs.folder import CHECKPOINTS, JOURNALS, JournalName, checkpoint_files, journal_path
 from comad.runs.journal import Mark
 
@@ -114,12 +114,12 @@ def _as_json(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _parse(path: Path) -> Checkpoint:
-    value = read_json(path)
+    value = read_json(refuse_link(path))
     try:
         journals = {name: _mark(value["journals"][name]) for name in JOURNALS}
         arrays = path.with_suffix(".safetensors")
         found = Checkpoint(int(path.stem), arrays, bool(value["milestone"]), _mark(value["arrays"]), journals)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except MALFORMED as error:
         raise UserError(f"it does not describe a checkpoint ({error!r})") from error
     # Nothing in the file is taken on trust, such as a name that leads out of the folder.
     if _as_json(found) != value:
@@ -141,7 +141,7 @@ def _may_be_milestone(path: Path) -> bool:
 def _check(path: Path, mark: Mark, may_have_grown: bool) -> None:
     """Refuse a file that is shorter, longer or other than it was."""
     try:
-        size = path.stat().st_size
+        size = refuse_link(path).stat().st_size
         if size < mark.size or (size > mark.size and not may_have_grown):
             raise UserError(f"{path.name} has {size} bytes instead of {mark.size}")
         with path.open("rb") as file:

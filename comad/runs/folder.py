@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import math
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from comad import failpoints
 from comad.errors import UserError
-from comad.files import read_json, write_json
+from comad.files import read_json, refuse_link, write_json
 
 LOCK, SETTINGS, CHECKPOINTS = "lock", "settings.json", "checkpoints"
 COST, PORTRAIT, TRACK = "cost.json", "portrait.json", "track"
@@ -25,6 +24,7 @@ JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 
 LOOK_AGAIN = 0.2
 """Seconds between two looks at a lock that somebody else holds."""
+BEYOND_MEASURE = 1e18
 _ABSENT = object()
 _TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|{re.escape(COST)}|{re.escape(PORTRAIT)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
 _CHECKPOINT = re.compile(r"\d{9,}\.(json|safetensors)")
@@ -44,7 +44,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def locked(folder: Path, wait: float = 0.0) -> Iterator[None]:
     """Keep other processes out, after waiting so many seconds for one that is in; the lock goes when this process does, however it ends."""
     with disk_errors(folder):
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         with disk_errors(folder):
             _take(handle, folder, time.monotonic() + wait)
@@ -98,7 +98,7 @@ def claim(folder: Path, settings: dict[str, Any], fresh: bool) -> None:
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The settings of the run in a folder; a file that describes something else is refused."""
-    found = read_json(folder / SETTINGS)
+    found = read_json(refuse_link(folder / SETTINGS))
     if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
         raise UserError(f"{folder / SETTINGS} does not describe a run; choose another folder")
     return found
@@ -108,15 +108,20 @@ def read_cost(folder: Path) -> dict[str, Any] | None:
     """What the run in a folder has cost; none if nobody wrote it down."""
     if not (folder / COST).exists():
         return None
-    found = read_json(folder / COST)
-    if not isinstance(found, dict) or not all(isinstance(value, int | float) and math.isfinite(value) for value in found.values()):
+    found = read_json(refuse_link(folder / COST))
+    if not isinstance(found, dict) or not all(is_number(value) for value in found.values()):
         raise UserError(f"{folder / COST} does not hold numbers by name; delete it, it is only a record")
     return found
 
 
+def is_number(value: Any) -> bool:
+    """Whether something that was read can be counted with: a number, and not beyond all measure."""
+    return type(value) in (int, float) and abs(value) < BEYOND_MEASURE
+
+
 def sweep(folder: Path) -> None:
     """Remove what a killed process left half done: temporary files, and arrays that no checkpoint was committed for."""
-    (folder / CHECKPOINTS).mkdir(exist_ok=True)
+    refuse_link(folder / CHECKPOINTS).mkdir(exist_ok=True)
     half_written = [path for path in folder.iterdir() if _TEMPORARY.fullmatch(path.name)]
     half_written += [path for path in (folder / CHECKPOINTS).iterdir() if _TEMPORARY_CHECKPOINT.fullmatch(path.name)]
     uncommitted = [path for path in checkpoint_files(folder, ".safetensors") if not path.with_suffix(".json").exists()]

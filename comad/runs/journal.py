@@ -9,7 +9,7 @@ from typing import Any
 
 from comad import failpoints
 from comad.errors import UserError
-from comad.files import write_bytes
+from comad.files import parse_json, refuse_link, write_bytes
 
 Record = dict[str, Any]
 REACH = 4096
@@ -28,7 +28,7 @@ class Journal:
     """A journal open for writing, cut to its first bytes; it knows its mark up to now."""
 
     def __init__(self, path: Path, size: int) -> None:
-        if not path.exists():
+        if not refuse_link(path).exists():
             write_bytes(path, b"")  # rather than by opening, so that the folder is synced
         self._file = path.open("ab", buffering=0)
         self._file.truncate(size)
@@ -70,7 +70,7 @@ class Journal:
 def read_journal(path: Path) -> list[Record]:
     """All records of a journal. A last line without an end is one that is, or was, being written: it is left out."""
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = refuse_link(path).read_bytes().split(b"\n")[:-1]
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from error
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
@@ -79,7 +79,7 @@ def read_journal(path: Path) -> list[Record]:
 def last_record(path: Path) -> Record | None:
     """The newest whole record, without reading what came before it; none if there is none yet."""
     try:
-        with path.open("rb") as file:
+        with refuse_link(path).open("rb") as file:
             size, reach = file.seek(0, os.SEEK_END), REACH
             while True:
                 file.seek(max(size - reach, 0))
@@ -98,7 +98,7 @@ def last_record(path: Path) -> Record | None:
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}, {_which(number)}: damaged ({error})") from error
     if not isinstance(record, dict):

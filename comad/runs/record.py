@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comad.errors import UserError
-from comad.files import read_json
-from comad.runs.folder import PORTRAIT, SETTINGS, journal_path, read_cost, read_settings
+from comad.errors import MALFORMED, UserError
+from comad.files import read_json, refuse_link
+from comad.runs.folder import PORTRAIT, SETTINGS, is_number, journal_path, read_cost, read_settings
 from comad.runs.journal import Record, read_journal
 
 PORTRAIT_VERSION = 1
@@ -34,31 +34,40 @@ class RunRecord:
     def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
         tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
-        scores = np.full((tasks, points, tasks), np.nan)
+        found = {}
         for record in self.scores:
             reached = record[mode]["score"]
-            if not (0 <= record["task"] < tasks and 0 <= record["point"] < points and len(reached) == tasks):
+            sound = len(reached) == tasks and all(is_number(score) and 0 <= score <= 1 for score in reached)
+            if not (0 <= record["task"] < tasks and 0 <= record["point"] < points and sound):
                 raise UserError(
                     f"{journal_path(self.path, 'scores')} is not of this run: it has {tasks} tasks and {points} evaluations of each"
                 )
-            scores[record["task"], record["point"]] = reached
-        if missing := np.argwhere(np.isnan(scores).any(-1)).tolist():
-            task, point = missing[0]
+            found[record["task"], record["point"]] = reached
+        # Nothing as large as the settings claim is made before all of it is known to be there.
+        places = ((task, point) for task in range(tasks) for point in range(points))
+        if missing := next((place for place in places if place not in found), None):
+            task, point = missing
             raise UserError(f"{self.path} is not finished: the evaluation {point} of task {task} is missing; train it to its end first")
-        return scores
+        return np.array([[found[task, point] for point in range(points)] for task in range(tasks)], float)
 
     def growth(self) -> list["Growth"]:
         """How the library grew, task by task; empty for methods without one."""
+        try:
+            return self._growth()
+        except MALFORMED as error:
+            raise UserError(f"{journal_path(self.path, 'heads')} does not tell how a library grew ({error!r})") from error
+
+    def _growth(self) -> list["Growth"]:
         ended = {entry["task"]: entry for entry in self.heads if entry["when"] == "finish"}
         return [
             Growth(
-                task=entry["name"],
-                head=entry["active"],
+                task=str(entry["name"]),
+                head=int(entry["active"]),
                 reused=entry["active"] < entry["before"],
-                used=entry["used"],
-                scores=entry["scores"][: entry["before"]],
-                own=ended[entry["task"]]["own_score"][entry["active"]] if entry["task"] in ended else None,
-                noise=ended[entry["task"]]["noise_score"][entry["active"]] if entry["task"] in ended else None,
+                used=int(entry["used"]),
+                scores=[_score(score) for score in entry["scores"][: entry["before"]]],
+                own=_score(ended[entry["task"]]["own_score"][entry["active"]]) if entry["task"] in ended else None,
+                noise=_score(ended[entry["task"]]["noise_score"][entry["active"]]) if entry["task"] in ended else None,
             )
             for entry in self.heads
             if entry["when"] == "begin" and "active" in entry
@@ -82,6 +91,12 @@ class Growth:
     """And of that data with noise."""
 
 
+def _score(value: Any) -> float:
+    if not is_number(value):
+        raise TypeError(f"{value!r} is no score")
+    return float(value)
+
+
 def read_run(path: Path) -> RunRecord:
     """Read a run; a damaged journal is refused by file and line."""
     return RunRecord(
@@ -102,7 +117,7 @@ def read_portrait(path: Path) -> dict[str, Any] | None:
     """Replays, skills and re-use of a run, as 'comad portrait' keeps them; none if nobody asked for it."""
     if not (path / PORTRAIT).exists():
         return None
-    found = read_json(path / PORTRAIT)
+    found = read_json(refuse_link(path / PORTRAIT))
     if not _is_portrait(found):
         raise UserError(f"{path / PORTRAIT} is not a portrait of version {PORTRAIT_VERSION}; 'comad portrait {path}' makes it again")
     return found
@@ -115,7 +130,7 @@ def _is_portrait(found: Any) -> bool:
         skills = found["skills"] is None or all({"after", "task", "head", "time"} <= one.keys() for one in found["skills"]["stages"])
         reuse = found["reuse"] is None or all(one["weights"][0] for one in found["reuse"])
         return found["version"] == PORTRAIT_VERSION and replays and skills and reuse
-    except (KeyError, TypeError, AttributeError, IndexError):
+    except MALFORMED:
         return False
 
 

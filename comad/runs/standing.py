@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from comad.errors import MALFORMED, UserError
 from comad.runs.folder import SETTINGS, journal_path, read_settings
 from comad.runs.journal import last_record
 
@@ -23,12 +24,19 @@ def look(folder: Path) -> Standing | None:
     """The standing of the run in a folder; none if nothing was written yet."""
     if not (folder / SETTINGS).exists():
         return None
+    try:
+        return _look(folder)
+    except MALFORMED as error:
+        raise UserError(f"{folder} does not describe a training ({error!r})") from error
+
+
+def _look(folder: Path) -> Standing:
     identity = read_settings(folder)["identity"]
     num_tasks, budget = len(identity["tasks"]), identity["budget"]
     learned, evaluated = (last_record(journal_path(folder, name)) for name in ("logs", "scores"))
     done = learned["task"] * budget["updates"] + learned["update"] if learned else 0
     total = num_tasks * budget["updates"]
     if evaluated is None:
-        return Standing(done, total, finished=False, score=None)
+        return Standing(int(done), int(total), finished=False, score=None)
     finished = (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"])
-    return Standing(done, total, finished, sum(evaluated["sampled"]["score"]) / num_tasks)
+    return Standing(int(done), int(total), finished, float(sum(evaluated["sampled"]["score"]) / num_tasks))

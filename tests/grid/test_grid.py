@@ -77,7 +77,7 @@ WRONG = {
     "": "a grid without streams holds no run",
     "streams = ['cn', 'cn']": "two runs of the grid would both be cn-expert/comad-seed0",
     "streams = ['cn']\n[[variants]]\nname = 'x'\nmethod = 'ft'": "a variant has a name, a method and a table of options",
-    "streams = ['cn']\n[[variants]]\nname = '../x'\nmethod = 'ft'\noptions = {}": "cannot name a variant",
+    "streams = ['cn']\n[[variants]]\nname = '../x'\nmethod = 'ft'\noptions = {}": "a variant cannot be named '../x'",
 }
 
 

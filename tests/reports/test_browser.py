@@ -1,5 +1,7 @@
 """The page in a real browser: it draws without errors, filters, sorts, replays, changes its theme, and asks nobody for anything."""
 
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -10,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from placed import place
+from reliability import tried
 from test_page import page_of
-from test_tables import place
 
 from comad.reports.results import gather
 from comad.reports.serve import serve
@@ -74,10 +77,13 @@ document.body.replaceChildren(Object.assign(document.createElement("pre"), { id:
 """
 
 
-def visit(page: str, folder: Path, width: int) -> tuple[Any, str]:
+def visit(page: str, folder: Path, width: int, script: str = SCRIPT) -> tuple[Any, str]:
     """What the script saw on the page, and what the browser complained about."""
     file = folder / "index.html"
-    file.write_text(page.replace("</body>", f"<script>{SCRIPT}</script></body>"))
+    # The page runs no program but its own, so ours must be named beside it.
+    ours = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = page.replace("script-src ", f"script-src 'sha256-{ours}' ", 1)
+    file.write_text(page.replace("</body>", f"<script>{script}</script></body>"))
     profile = f"--user-data-dir={folder / 'profile'}"
     options = ("--headless", "--no-sandbox", "--disable-gpu", *QUIET, profile, "--enable-logging=stderr", f"--window-size={width},900")
     done = subprocess.run([str(CHROMIUM), *options, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True)
@@ -129,6 +135,69 @@ def test_the_page_works_in_a_browser(tmp_path: Path, width: int) -> None:
     assert sorted(seen["theme"]) == ["dark", "light"]
     assert seen["hover"].startswith("second, evaluation 1\n") and "owl" in seen["hover"]
     assert seen["requests"] == [] and not seen["overflow"]
+
+
+EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'`${window.hacked=1}'
+LOOK = """
+document.querySelectorAll("select").forEach((element) => {
+  element.selectedIndex = element.options.length - 1;
+  element.dispatchEvent(new Event("change"));
+});
+document.querySelectorAll("button").forEach((element) => element.click());
+addEventListener("load", () => {  // an image that fails has failed before that
+  const seen = { hacked: window.hacked ?? 0, scripts: document.scripts.length, images: document.images.length };
+  seen.text = document.body.textContent.split("window.hacked=1").length - 1;
+  seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
+  document.body.replaceChildren(Object.assign(document.createElement("pre"), { id: "seen", textContent: JSON.stringify(seen) }));
+});
+"""
+
+
+def spoiled(value: Any) -> Any:
+    """The same with every text made evil, but for those that are looked up."""
+    if isinstance(value, dict):
+        return {name: spoiled(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [spoiled(inner) for inner in value]
+    return f"{value}{EVIL}" if isinstance(value, str) else value
+
+
+@pytest.mark.promise("page")
+def test_no_name_does_anything_on_the_page(tmp_path: Path) -> None:
+    names: dict[str, Any] = {
+        "stream": f"s{EVIL}",
+        "quality": f"q{EVIL}",
+        "method": f"m{EVIL}",
+        "tasks": [{"name": f"t{EVIL}"}, {"name": f"u{EVIL}"}],
+    }
+    other: dict[str, Any] = {"settings": {f"a{EVIL}": f"b{EVIL}"}, f"c{EVIL}": [f"d{EVIL}"]}
+    folder = EVIL.replace("/", "")
+    path = place(tmp_path / "runs", f"comad-{folder}", 0, [1.0, 1.0], **names, **other)
+    place(tmp_path / "runs", f"owl-{folder}", 0, [0.5, 1.0], **names, **{**other, "settings": {f"a{EVIL}": f"e{EVIL}"}})
+    heads = {"task": 0, "name": EVIL, "active": 0, "before": 0, "used": 1, "scores": [0.0], "own_score": [2.0], "noise_score": [-3.0]}
+    (path / "heads.jsonl").write_text("".join(json.dumps({**heads, "when": when}) + "\n" for when in ("begin", "finish")))
+    (path / "portrait.json").write_text(json.dumps(spoiled(portrait())))
+    going = place(tmp_path / "runs", f"going-{folder}", 0, [1.0, 1.0], **names)
+    (going / "scores.jsonl").write_text("")
+    broken = place(tmp_path / "runs", f"broken-{folder}", 0, [1.0, 1.0])
+    (broken / "scores.jsonl").write_text(f"{EVIL}\n")
+    results, flaws = gather([tmp_path / "runs"])
+    assert len(results) == 2 and len(flaws) == 2
+    page = page_of(results, flaws)
+    seen, complaints = visit(page, tmp_path, 1200, LOOK)
+    assert seen["hacked"] == 0 and seen["images"] == 0 and seen["requests"] == []
+    assert seen["scripts"] == 3, "the data, the page's own program and the test's"
+    assert seen["text"] > 50, "names are shown as they are"
+    assert "CONSOLE" not in complaints
+    tried(seen["text"])
+
+
+@pytest.mark.promise("page")
+def test_even_a_script_in_the_page_would_not_run(tmp_path: Path) -> None:
+    place(tmp_path / "runs", "comad", 0, [1.0, 1.0])
+    page = page_of(*gather([tmp_path / "runs"])).replace("<header>", f"{EVIL}<script>window.hacked=1</script><header>")
+    seen, complaints = visit(page, tmp_path, 1200, LOOK)
+    assert seen["hacked"] == 0 and complaints.count("The action has been blocked") >= 3
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 from PIL import Image
-from test_tables import place
+from placed import place
 
 from comad.reports import figures
 from comad.reports.results import gather

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from test_tables import place
+from placed import place
 
 from comad.reports.overall import overall
 from comad.reports.results import gather

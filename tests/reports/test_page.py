@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from test_tables import place
+import pytest
+from placed import place
 
 from comad.reports.page import build, collect
 from comad.reports.results import Flaw, Result, gather
@@ -37,6 +38,7 @@ def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
     assert result["heads"] == [{"task": "first", "head": 0, "reused": False, "used": 1, "scores": [], "own": 2.0, "noise": -3.0, "P": 50.0}]
 
 
+@pytest.mark.promise("page")
 def test_the_page_fetches_nothing_and_names_cannot_end_its_script(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>"
     place(tmp_path, "comad", 0, [1.0, 1.0], tasks=[{"name": evil}, {"name": "second"}])

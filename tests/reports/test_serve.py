@@ -1,13 +1,15 @@
 """The watched page: news when there are some, nothing to others, nothing to change."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
-from test_tables import place
+from placed import place
+from reliability import tried
 
 from comad.cli import main
 from comad.errors import UserError
@@ -51,11 +53,62 @@ def test_news_come_when_a_run_has_written_and_not_before(port: int, tmp_path: Pa
     assert json.loads(body)["going"] == [{"name": "lbf-expert/owl-seed0", "share": 0.5, "curve": [0.0, 1.0], "points": 4}]
 
 
-def test_others_and_other_wishes_are_refused(port: int) -> None:
-    assert ask(port, "/", Host="elsewhere.example")[0].status == 403
-    assert ask(port, f"/../{Path(__file__).name}")[0].status == 404
-    for method in ("POST", "PUT", "DELETE"):
+ELSEWHERE = (
+    "/../x",
+    "/%2e%2e/x",
+    "/..%2fx",
+    "//etc/passwd",
+    "/data.json/../../x",
+    "/index.html?x",
+    "/settings.json",
+    "/./",
+    "/\\..\\x",
+    "/~",
+    "/%00",
+)
+
+
+@pytest.mark.promise("server")
+def test_others_and_other_wishes_are_refused(port: int, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for host in ("elsewhere.example", "127.0.0.1.elsewhere.example", "", "localhost@elsewhere.example", "[::1]", "0.0.0.0"):
+        assert ask(port, "/", Host=host)[0].status == 403
+        tried()
+    for path in ELSEWHERE:
+        assert ask(port, path)[0].status == 404
+        tried()
+    for method in ("POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"):
         assert ask(port, "/data.json", method)[0].status == 501
+        tried()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.promise("server")
+def test_nobody_else_reaches_the_server(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing, but tells by which address this machine would speak to others
+        except OSError:
+            pytest.skip("this machine has no other address")
+        address = probe.getsockname()[0]
+    if address.startswith("127."):
+        pytest.skip("this machine has no other address")
+    with pytest.raises(OSError), socket.create_connection((address, port), timeout=5):
+        pass
+
+
+@pytest.mark.promise("server")
+def test_every_answer_says_what_a_browser_may_do(port: int) -> None:
+    for path, status in (("/", 200), ("/data.json", 200), ("/nowhere", 404)):
+        answer, body = ask(port, path)
+        rules = answer.headers["Content-Security-Policy"]
+        assert (
+            answer.status == status and rules.startswith("default-src 'none'; connect-src 'self'; ") and "frame-ancestors 'none'" in rules
+        )
+        assert answer.headers["X-Content-Type-Options"] == "nosniff" and "unsafe-inline" not in rules.partition("script-src")[2]
+        if path == "/":
+            assert rules.removesuffix("; frame-ancestors 'none'") in body.decode()
+        tried()
 
 
 def test_what_is_wrong_is_said_before_anybody_asks(

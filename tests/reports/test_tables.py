@@ -7,33 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from placed import place
 
 from comad.cli import main
 from comad.errors import UserError
 from comad.reports.results import gather, label_of, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
-
-
-def place(folder: Path, name: str, seed: int, final: list[float], learned: float = 1.0, **other: Any) -> Path:
-    """A finished run of two tasks with one evaluation each: task 0 was done ``learned`` well when it had just been learned."""
-    path = folder / "lbf-expert" / f"{name}-seed{seed}"
-    path.mkdir(parents=True)
-    identity = {
-        "method": name.split("-")[0],
-        "stream": "lbf",
-        "quality": "expert",
-        "seed": seed,
-        "tasks": [{"name": "first"}, {"name": "second"}],
-        "budget": {"updates": 10, "evaluations": 1},
-        **other,
-    }
-    (path / "settings.json").write_text(json.dumps({"identity": identity}))
-    curves = [(0, 0, [0.0, 0.0]), (0, 1, [learned, 0.0]), (1, 0, [learned, 0.0]), (1, 1, final)]
-    lines = [{"task": task, "point": point, "sampled": {"score": score}, "greedy": {"score": score}} for task, point, score in curves]
-    (path / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for journal in ("heads", "logs"):
-        (path / f"{journal}.jsonl").write_text("")
-    return path
 
 
 def test_a_row_holds_what_can_be_computed_by_hand(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from test_tables import place
+from placed import place
 
 from comad.reports.results import gather
 from comad.reports.variations import families, orders
