@@ -33,7 +33,7 @@ def load(path: Path, like: Tree) -> Tree:
     if odd := sorted(arrays.keys() ^ expected.keys()):
         raise UserError(f"{path}: holds other arrays than expected, for instance {odd[0]!r}; it was written with other settings")
     for name, leaf in expected.items():
-        wanted = jax.eval_shape(_as_array, leaf)
+        wanted = leaf if isinstance(leaf, np.ndarray) else jax.eval_shape(_as_array, leaf)
         if arrays[name].shape != wanted.shape or arrays[name].dtype != wanted.dtype:
             found = f"{arrays[name].dtype}{list(arrays[name].shape)}"
             raise UserError(f"{path}: array {name!r} is {found} where {wanted.dtype}{list(wanted.shape)} is expected")
@@ -64,5 +64,7 @@ def _as_numpy(leaf: Any) -> np.ndarray:
 
 
 def _like(values: np.ndarray, leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):  # a simulator's numbers, whose double precision JAX would take away
+        return values
     array = jnp.asarray(values)
     return jax.random.wrap_key_data(array) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else array

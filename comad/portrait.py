@@ -26,6 +26,7 @@ from comad.runs.checkpoints import Checkpoint
 from comad.runs.folder import PORTRAIT, checkpoint_files
 from comad.runs.record import PORTRAIT_VERSION
 from comad.training.lessons import Lesson, prepare
+from comad.training.loop import window_of
 from comad.types import Batch, StateTokens
 
 SEED = 0
@@ -61,7 +62,8 @@ def find_sitter(path: Path, data: Path | None = None) -> Sitter:
     lessons: tuple[Lesson, ...] = ()
     if isinstance(trained.method, Portrays):
         identity = trained.record.settings["identity"]
-        lessons = prepare(trained.stream, identity["quality"], identity["budget"]["batch"], data)
+        window = window_of(trained.method, trained.stream, tuple(env.spec for env in trained.worlds))
+        lessons = prepare(trained.stream, identity["quality"], identity["budget"]["batch"], data, window)
         for lesson in lessons:
             if identity["datasets"].get(lesson.env.spec.env) != lesson.dataset.content:
                 raise UserError(f"{path} was trained on other data than is in {lesson.dataset.path}; give the folder of its own as --data")

@@ -101,6 +101,11 @@ class Spec:
             raise UserError(f"{self.env}: a team has 1 to {2**ID_BITS} agents, not {self.num_agents}")
 
     @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors: bodies that move, whose speeds tell what just happened and whose episodes are long."""
+        return isinstance(self.actions, Continuous)
+
+    @property
     def seen_in_state(self) -> bool:
         """Whether what agents see follows from the state (`envs.look`), so that nobody need keep it."""
         return self.full_view or bool(self.view)
@@ -198,6 +203,8 @@ class Batch(eqx.Module):
     """An action was taken here: false in an episode's extra last moment and in padding."""
     present: Bool[Array, "row time"]
     """A moment of an episode, not padding."""
+    outcome: Float[Array, "row time"]
+    """The return of the moment's whole episode, in standard deviations above the mean of the recordings; zero where all are alike."""
 
 
 @dataclass(frozen=True)

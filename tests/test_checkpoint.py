@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,3 +73,13 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert read_json(target / "part.json") == {"a": 1}
     with pytest.raises(UserError, match="cannot be read as JSON"):
         read_json(tmp_path / "absent.json")
+
+
+def test_a_simulators_numbers_keep_their_double_precision(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {"bodies": np.array([1.0 / 3.0, 1e-300]), "weights": jnp.ones(2)}
+    checkpoint.save(tmp_path / "tree", tree)
+    loaded = checkpoint.load(tmp_path / "tree", tree)
+    assert loaded["bodies"].dtype == np.float64 and loaded["bodies"].tolist() == tree["bodies"].tolist()
+    assert isinstance(loaded["weights"], jax.Array)
+    with pytest.raises(UserError, match="float64"):
+        checkpoint.load(tmp_path / "tree", {**tree, "bodies": np.zeros(2, np.float32)})

@@ -20,7 +20,7 @@ from comad import methods, streams
 from comad.bench import battles
 from comad.datasets import library
 from comad.datasets.batches import Resident, gather
-from comad.datasets.packing import Packing
+from comad.datasets.packing import Packing, Pieces
 from comad.errors import UserError
 from comad.evaluation import assess
 from comad.methods.comad import Comad
@@ -46,7 +46,7 @@ class Shape:
     name: str
     spec: Spec
     resident: Resident
-    packing: Packing
+    packing: Packing | Pieces
     lesson: Lesson | None
 
     @property

@@ -9,17 +9,19 @@ import tyro
 from comad import envs
 from comad.cli.data import show_datasets
 from comad.cli.tasks import choose
-from comad.cli.teams import playable
 from comad.cli.terminal import check_positive, check_seed, progress
 from comad.datasets import library as datasets
 from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, check, open_dataset
-from comad.envs.base import Env
+from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.experts import library as experts
 from comad.experts.library import QUALITIES, Card, Quality
 from comad.files import sweep
 from comad.types import Task
+
+EPISODES, LONG_EPISODES = 2000, 200
+"""Per dataset; fewer where actions are vectors."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Collect:
     """Tasks or worlds of your own, instead of streams."""
     quality: tuple[Quality, ...] = QUALITIES
     """How good the recorded teams are."""
-    episodes: int = 2000
-    """Episodes per dataset."""
+    episodes: int | None = None
+    """Episodes per dataset; by default 2000 as in the paper, or 200 where actions are vectors and an episode has a thousand steps."""
     seed: int = 0
     """Decides where the episodes start and what happens in them."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
@@ -44,16 +46,17 @@ class Collect:
     def run(self) -> None:
         """Collect what is missing, then show all."""
         check_seed(self.seed)
-        check_positive("--episodes", self.episodes)
+        if self.episodes is not None:
+            check_positive("--episodes", self.episodes)
         wanted = self.wanted()
         with progress() as bar:
-            bar_task = bar.add_task("recording", total=self.episodes * len(wanted))
-            paths = []
-            for number, (task, quality) in enumerate(wanted):
-                done = number * self.episodes
+            bar_task = bar.add_task("recording", total=sum(self.count(task) for task, _ in wanted))
+            paths, done = [], 0
+            for task, quality in wanted:
                 bar.update(bar_task, description=f"recording {task.name} {quality}", completed=done)
                 for count in self.record(task, quality):
                     bar.update(bar_task, completed=done + count)
+                done += self.count(task)
                 paths.append(datasets.place(envs.make(task.env).spec.env, quality, self.data))
         show_datasets([open_dataset(path) for path in paths])
 
@@ -65,19 +68,26 @@ class Collect:
         tasks = dict.fromkeys(task for stream in chosen for task in stream.tasks)
         return [(task, quality) for task in tasks for quality in dict.fromkeys(self.quality)]
 
+    def count(self, task: Task) -> int:
+        """Episodes of a task."""
+        if self.episodes is not None:
+            return self.episodes
+        return LONG_EPISODES if envs.find(task.env).spec.continuous else EPISODES
+
     def record(self, task: Task, quality: Quality) -> Any:
         """Record one dataset, unless it is there and holds."""
-        env = playable(task.env)
+        env = envs.make(task.env)
         player, card = experts.get(env, quality, self.weights)
         path = datasets.place(env.spec.env, quality, self.data)
-        origin = provenance(card)
+        origin = provenance(card, env.spec.env)
         sweep(path)
-        if self.holds(path, env, origin):
-            yield self.episodes
+        episodes = self.count(task)
+        if self.holds(path, env, origin, episodes):
+            yield episodes
             return
-        yield from collect(path, env, player, quality, self.episodes, self.seed, origin)
+        yield from collect(path, env, player, quality, episodes, self.seed, origin)
 
-    def holds(self, path: Path, env: Env[Any], origin: dict[str, Any]) -> bool:
+    def holds(self, path: Path, env: Env[Any] | HostEnv[Any], origin: dict[str, Any], episodes: int) -> bool:
         """Whether the dataset is there, was recorded in just this way, and is undamaged."""
         if not (path / "manifest.json").exists():
             return False
@@ -85,14 +95,15 @@ class Collect:
             dataset = open_dataset(path)
         except UserError:
             return False
-        return same_origin(dataset, env, {**origin, "seed": self.seed}, self.episodes) and check(dataset) == []
+        return same_origin(dataset, env, {**origin, "seed": self.seed}, episodes) and check(dataset) == []
 
 
-def provenance(card: Card) -> dict[str, Any]:
-    """Who recorded a dataset."""
-    return {"kind": "collected", "player": card.algorithm, "weights": card.sha256, "trained": card.command}
+def provenance(card: Card, env: str) -> dict[str, Any]:
+    """Who recorded a dataset, and in which world the team learned if it was another one."""
+    origin = {"kind": "collected", "player": card.algorithm, "weights": card.sha256, "trained": card.command}
+    return origin if card.env == env else {**origin, "learned": card.env}
 
 
-def same_origin(dataset: Dataset, env: Env[Any], origin: dict[str, Any], episodes: int) -> bool:
+def same_origin(dataset: Dataset, env: Env[Any] | HostEnv[Any], origin: dict[str, Any], episodes: int) -> bool:
     """Whether recording again would give the same content."""
     return dataset.spec == env.spec and dict(dataset.provenance) == origin and dataset.recorded.episodes == episodes

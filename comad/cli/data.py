@@ -1,4 +1,4 @@
-"""`comad data`: look at datasets, check them, bring other people's in and take one's own out."""
+"""`comad data`: look at datasets, check and mix them, bring other people's in and take one's own out."""
 
 import csv
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from comad import envs, streams
+from comad.cli.mix import Mix
 from comad.cli.terminal import show_lines, show_table
 from comad.datasets import library
 from comad.datasets.hdf5 import export_hdf5, import_hdf5, world_name
@@ -15,6 +16,7 @@ from comad.datasets.layout import Column
 from comad.datasets.packing import Packing
 from comad.datasets.store import Dataset, check, check_world, open_dataset
 from comad.errors import UserError
+from comad.training.loop import LONG_BATCH
 from comad.types import Discrete, Spec
 
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
@@ -165,7 +167,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Data:
-    """Look at datasets, check them, import and export them."""
+    """Look at datasets, check, mix, import and export them."""
 
     verb: (
         Annotated[ListAll, tyro.conf.subcommand("list")]
@@ -173,6 +175,7 @@ class Data:
         | Annotated[Verify, tyro.conf.subcommand("verify")]
         | Annotated[Import, tyro.conf.subcommand("import")]
         | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Mix, tyro.conf.subcommand("mix")]
         | Annotated[Stats, tyro.conf.subcommand("stats")]
     )
 
@@ -248,6 +251,8 @@ def describe_column(column: Column) -> tuple[str, str, str, str]:
 
 def describe_batches(dataset: Dataset, batch: int = 32) -> str:
     """How the dataset packs."""
+    if dataset.spec.continuous:
+        return f"a batch is {LONG_BATCH} steps with the moments after them, drawn from all episodes"
     if dataset.recorded.episodes < batch:
         return f"too few episodes for batches of {batch}"
     packing = Packing.plan(dataset.starts, dataset.lengths, batch)

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
+from comad import envs
 from comad.cli.tasks import choose
-from comad.cli.teams import playable
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
-from comad.envs.base import Env
+from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.experts import library, training
 from comad.experts.library import Card
 from comad.experts.recipes import Recipe, recipe
-from comad.types import Task, settings
+from comad.types import Spec, Task, settings
 
 
 @dataclass(frozen=True)
@@ -46,43 +46,47 @@ class Train:
 
     def train(self, task: Task) -> list[Card]:
         """Train one task's team and put the chosen ones into the folder of weights."""
-        env = playable(task.env)
-        recipe = self.recipe(env.spec.env)
+        env = envs.make(task.env)
+        recipe = self.recipe(env.spec)
         folder = self.folder / f"{env.spec.env}-seed{self.seed}"
-        start = self.start(env, recipe)
+        start = self.start(recipe)
         with progress() as bar:
             bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
-            for now in training.train(env, recipe.trainer, self.seed, folder, recipe.every, start, lambda line: show_lines([line])):
+            for now in training.train(
+                env, recipe.trainer, self.seed, folder, recipe.every, start, recipe.episodes, lambda line: show_lines([line])
+            ):
                 bar.update(
                     bar_task, completed=now.steps, description=f"training {task.name}  return {now.total:.2f}  length {now.length:.1f}"
                 )
-        return [self.put(env, recipe, quality, chosen) for quality, chosen in training.choose_teams(env, recipe.trainer, folder).items()]
+            bar.update(bar_task, description=f"choosing among the teams of {task.name}")
+            chosen = training.choose_teams(env, recipe.trainer, folder, recipe.chosen_by, recipe.medium)
+        return [self.put(env, recipe, quality, found) for quality, found in chosen.items()]
 
-    def recipe(self, env: str) -> Recipe:
+    def recipe(self, spec: Spec) -> Recipe:
         """The world's recipe, with the user's number of steps."""
-        found = recipe(env)
+        found = recipe(spec)
         if self.steps is None:
             return found
-        trainer = dataclasses.replace(found.trainer, steps=self.steps)
-        return dataclasses.replace(found, trainer=trainer)
+        trainer: Any = found.trainer
+        return dataclasses.replace(found, trainer=dataclasses.replace(trainer, steps=self.steps))
 
-    def start(self, env: Env[Any], recipe: Recipe) -> Any:
+    def start(self, recipe: Recipe) -> Any:
         """The smaller team's expert to begin from: one trained here if there is, else the shipped one."""
         if not recipe.start:
             return None
-        smaller = playable(recipe.start)
+        smaller = envs.make(recipe.start)
         folder = self.weights if (self.weights / recipe.start / "expert.safetensors").exists() else library.SHIPPED
-        return library.get(smaller, "expert", folder)[0].agent
+        return library.load(smaller, "expert", folder)[0]
 
-    def put(self, env: Env[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
+    def put(self, env: Env[Any] | HostEnv[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
         """Write one team's weights and card."""
-        agent, reached, outcome = chosen
+        team, reached, outcome = chosen
         steps = "" if self.steps is None else f" --steps {self.steps}"
         card = Card(
             env=env.spec.env,
             rules=env.spec.rules,
             quality=quality,
-            algorithm="qmix",
+            algorithm=library.algorithm(recipe.trainer),
             trainer=settings(recipe.trainer),
             start=recipe.start,
             seed=self.seed,
@@ -94,7 +98,7 @@ class Train:
             length=mean(outcome.length),
             command=f"comad experts train --tasks {env.spec.env} --seed {self.seed}{steps}",
         )
-        return library.put(self.weights, agent, card)
+        return library.put(self.weights, team, card)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from comad import streams, tracking
+from comad import envs, streams, tracking
 from comad.cli.commands import SPELLING, changed
 from comad.cli.terminal import check_positive, check_seed, show_lines, show_table
 from comad.errors import UserError
@@ -21,8 +21,10 @@ from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
 from comad.grid.remote import Needs, run_on_ray
 from comad.methods import find
+from comad.methods.base import settled
 from comad.runs.folder import read_settings
 from comad.runs.standing import Standing, look
+from comad.training.loop import Budget
 from comad.types import settings
 
 WAIT = 300
@@ -137,15 +139,16 @@ def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> Non
     if look(folder) is None:
         return
     method: Any = tyro.cli(find(cell.variant.method), args=options, config=SPELLING)
-    updates = streams.find(cell.stream).updates if grid.updates is None else grid.updates
-    budget = {"updates": updates, "evaluations": grid.evaluations, "episodes": grid.episodes, "batch": grid.batch}
+    stream = streams.find(cell.stream)
+    spec = envs.find(stream.tasks[0].env).spec
+    budget = Budget.of(spec, grid.updates or stream.updates, grid.evaluations, grid.episodes, grid.batch)
     here: dict[str, Any] = {
         "method": cell.variant.method,
-        "settings": settings(method),
+        "settings": settings(settled(method, spec)),
         "stream": cell.stream,
         "quality": cell.quality,
     }
-    here |= {"seed": cell.seed, "budget": budget}
+    here |= {"seed": cell.seed, "budget": settings(budget)}
     there = read_settings(folder)["identity"]
     if differing := [name for name, value in here.items() if there.get(name) != value]:
         name = differing[0]

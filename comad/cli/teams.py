@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from comad import envs
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player, RandomPlayer, episode_keys
 from comad.errors import UserError
@@ -41,7 +40,7 @@ class Source:
         """The team for a world."""
         if self.trained:
             return Team(self.trained.state, jnp.int32(self.head(env)), jnp.array(self.greedy), self.trained.method)
-        return library.get(playable(env.spec.env), self.quality)[0] if self.quality else RandomPlayer(env.spec)
+        return library.get(env, self.quality)[0] if self.quality else RandomPlayer(env.spec)
 
     def head(self, env: Env[Any] | HostEnv[Any]) -> int:
         """The head for a world: the one that played it last, or, if it was never learned, the one to which its starts are most familiar."""
@@ -73,11 +72,3 @@ def find_teams(run: Path | None, random: bool, quality: Quality | None, greedy: 
 def is_run(name: str) -> bool:
     """Whether a name is the folder of a run."""
     return (Path(name) / SETTINGS).is_file()
-
-
-def playable(name: str) -> Env[Any]:
-    """A world in which shipped teams can be trained and can play."""
-    env = envs.make(name)
-    if isinstance(env, HostEnv):
-        raise UserError(f"{name} runs outside JAX, where these teams cannot play")
-    return env

@@ -14,7 +14,7 @@ import numpy as np
 import tyro
 from rich.progress import Progress
 
-from comad import tracking
+from comad import envs, tracking
 from comad.cli.growth import show_growth
 from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
@@ -22,11 +22,12 @@ from comad.cli.terminal import check_positive, check_seed, progress, show_lines,
 from comad.errors import UserError
 from comad.grid.local import STARTED_BY
 from comad.methods import METHODS
+from comad.methods.base import settled
 from comad.metrics import backward_transfer, forward_transfer, performance
 from comad.runs.record import RunRecord, one_grid, read_run
 from comad.runs.run import Run, open_run
 from comad.training.lessons import Lesson, prepare
-from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train
+from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train, window_of
 from comad.training.provenance import identify
 from comad.types import Stream
 
@@ -51,12 +52,12 @@ class Training(Generic[Settings]):
     """Decides everything that chance has a part in."""
     updates: int | None = None
     """Gradient updates per task; by default the stream's, as in the paper."""
-    evaluations: int = 20
-    """Evaluations per task, besides the one before its first update."""
+    evaluations: int | None = None
+    """Evaluations per task, besides the one before its first update; by default 20, or 5 where actions are vectors."""
     episodes: int = 32
     """Episodes per task and evaluation."""
-    batch: int = 32
-    """Episodes per update, on average."""
+    batch: int | None = None
+    """Episodes per update, on average, by default 32; where actions are vectors, steps, by default 256."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
@@ -75,22 +76,24 @@ class Training(Generic[Settings]):
         tracking.check(self.track)
         check_seed(self.seed)
         for option, number in (("--evaluations", self.evaluations), ("--episodes", self.episodes), ("--batch", self.batch)):
-            check_positive(option, number)
+            if number is not None:
+                check_positive(option, number)
         stream = choose(self.stream, self.tasks)
         updates = stream.updates if self.updates is None else self.updates
         check_positive("--updates", updates)
-        budget = Budget(updates, self.evaluations, self.episodes, self.batch)
+        specs = tuple(envs.find(task.env).spec for task in stream.tasks)
+        budget = Budget.of(specs[0], updates, self.evaluations, self.episodes, self.batch)
         stream = replace(stream, updates=updates)
-        lessons = prepare(stream, self.quality, self.batch, self.data)
+        method: Any = settled(self.method, specs[0])
+        lessons = prepare(stream, self.quality, budget.batch, self.data, window_of(method, stream, specs))
         folder = self.out or Path("runs") / f"{stream.name}-{self.quality}" / f"{self.name}-seed{self.seed}"
-        method: Any = self.method
         check_fit(method, stream, lessons, updates)
         identity = identify(self.name, method, stream, self.quality, lessons, self.seed, budget)
         with (
             open_run(folder, identity, self.fresh, self.wait) as run,
             tracking.following(folder, identity["identity"], self.track) as track,
         ):
-            self.follow(run, stream, lessons, budget, track)
+            self.follow(run, method, stream, lessons, budget, track)
         show_result(read_run(folder))
 
     @property
@@ -98,7 +101,7 @@ class Training(Generic[Settings]):
         """The method's registered name."""
         return next(name for name, kind in METHODS.items() if isinstance(self.method, kind))
 
-    def follow(self, run: Run, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget, track: Callable[[], None]) -> None:
+    def follow(self, run: Run, method: Any, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget, track: Callable[[], None]) -> None:
         """Train while showing how it goes."""
         stopped = False
         with progress() as bar, wish_to_stop() as wished:
@@ -109,7 +112,6 @@ class Training(Generic[Settings]):
                     wished.append(signal.SIGHUP)
                 return bool(wished)
 
-            method: Any = self.method
             for event in train(method, stream, lessons, self.seed, budget, run, stop):
                 display.show(event)
                 track()

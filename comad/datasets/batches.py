@@ -16,7 +16,7 @@ from comad.tokens import complete, no_actions
 from comad.types import Batch, Continuous, Spec, StateTokens, Tokens
 
 Resident = Mapping[str, Array]
-"""A dataset's stored arrays on the device, and ``terminated`` per moment."""
+"""A dataset's stored arrays on the device, and per moment ``terminated`` and ``outcome``."""
 
 
 def upload(dataset: Dataset) -> Resident:
@@ -24,7 +24,17 @@ def upload(dataset: Dataset) -> Resident:
     terminated = np.zeros(len(dataset.arrays["reward"]), bool)
     terminated[np.asarray(dataset.starts) + np.asarray(dataset.lengths) - 1] = np.asarray(dataset.arrays["episode.terminated"])
     stored = {column.name: jnp.asarray(np.asarray(dataset.arrays[column.name])) for column in columns(dataset.spec)}
-    return {**stored, "terminated": jnp.asarray(terminated)}
+    return {**stored, "terminated": jnp.asarray(terminated), "outcome": jnp.asarray(_outcomes(dataset))}
+
+
+def _outcomes(dataset: Dataset) -> np.ndarray:
+    """How much better than others every moment's episode ended (`Batch.outcome`)."""
+    starts, lengths = np.asarray(dataset.starts), np.asarray(dataset.lengths)
+    totals = np.add.reduceat(np.asarray(dataset.arrays["reward"], np.float64), starts)
+    spread = totals.std()
+    # What differs by rounding alone is alike.
+    outcomes = (totals - totals.mean()) / spread if spread > 1e-6 * max(1.0, np.abs(totals).max()) else np.zeros(len(totals))
+    return np.repeat(outcomes, lengths + 1).astype(np.float32)
 
 
 def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
@@ -36,7 +46,9 @@ def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
     actions = values["actions"]
     continuous = isinstance(spec.actions, Continuous)
     actions = actions if continuous else actions.astype(jnp.int32)
-    before = jnp.roll(actions, 1, axis=1)
+    # The step before is the one before it in the row; before a row that begins within an episode it is looked up.
+    earlier = resident["actions"][jnp.maximum(moment[:, :1] - 1, 0)]
+    before = jnp.concatenate([earlier if continuous else earlier.astype(jnp.int32), actions[:, :-1]], axis=1)
     begins = first.reshape(*first.shape, *[1] * (actions.ndim - 2))
     last_actions = jnp.where(begins, no_actions(spec)[None, None], before)
     available = jnp.ones((*actions.shape[:3], 0), bool) if continuous else values["available"]
@@ -50,6 +62,7 @@ def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
         first=first,
         step=step,
         present=present,
+        outcome=resident["outcome"][moment] * present,
     )
 
 

@@ -18,6 +18,8 @@ from comad.types import Actions, Spec, Step
 
 CHUNK = 250
 """Episodes played at once: enough to fill the machine, few enough to show progress and to fit in memory."""
+HOST_CHUNK = 50
+"""And outside JAX, where a step takes long and nothing is gained by more."""
 
 
 def collect(
@@ -28,10 +30,11 @@ def collect(
         raise UserError(f"a dataset needs at least one episode, not {num_episodes}")
     key = jax.random.key(seed)
     chunks: list[Values] = []
-    for first in range(0, num_episodes, CHUNK):
-        count = min(CHUNK, num_episodes - first)
+    chunk = HOST_CHUNK if isinstance(env, HostEnv) else CHUNK
+    for first in range(0, num_episodes, chunk):
+        count = min(chunk, num_episodes - first)
         # Always a full chunk in JAX, so that the last one needs no compilation of its own; outside it every episode costs as much.
-        played = count if isinstance(env, HostEnv) else CHUNK
+        played = count if isinstance(env, HostEnv) else chunk
         outcome, moments = rollout(env, player, episode_keys(key, first, played), _keeper(env.spec))
         chunks.append(_flatten(*jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], (outcome, moments))))
         yield first + count

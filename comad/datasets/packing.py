@@ -1,4 +1,4 @@
-"""Batches without waste: whole episodes end to end in rows of one length.
+"""Batches without waste: whole episodes end to end in rows of one length, or pieces of long episodes.
 
 An epoch puts every episode into some row, first come, first fit, in an order drawn anew; batches are rows in random order. Everything is
 a function of the seed, the task and the number of the update, so a run that goes on needs no memory of what it has seen.
@@ -85,6 +85,11 @@ class Packing:
         """Updates after which episodes come again."""
         return self.rows_per_epoch // self.rows
 
+    def only(self, chosen: np.ndarray) -> "Packing":
+        """The same of some episodes, in batches of the same shape."""
+        rows = max(self.rows, round(len(chosen) / self.batch * self.rows))
+        return dataclasses.replace(self, starts=_some(self.starts, chosen), lengths=_some(self.lengths, chosen), rows_per_epoch=rows)
+
     def index(self, seed: int, task: int, update: int) -> Index:
         """The moments of one batch."""
         epoch, batch = divmod(update, self.batches_per_epoch)
@@ -104,6 +109,78 @@ class Packing:
                 present[row, time : end + 1] = True
                 time = end + 1
         return Index(moment, first, step, present)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How long episodes are cut: rows of a few neighboring steps and the moment after them, all steps in an order drawn anew each epoch.
+
+    Whoever remembers does so within a row only.
+    """
+
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    batch: int
+    """Steps per batch."""
+    window: int
+    """Steps per row."""
+
+    @property
+    def rows(self) -> int:
+        """Rows per batch."""
+        return max(1, self.batch // self.window)
+
+    @property
+    def row_length(self) -> int:
+        """Moments per row."""
+        return self.window + 1
+
+    @property
+    def padding(self) -> float:
+        """Share of the rows that holds nothing: what episodes leave of their last rows."""
+        pieces = [-(-length // self.window) for length in self.lengths]
+        return 1.0 - (sum(self.lengths) + sum(pieces)) / (sum(pieces) * self.row_length)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Updates after which steps come again."""
+        return max(1, len(_pieces(self)[0]) // self.rows)
+
+    def only(self, chosen: np.ndarray) -> "Pieces":
+        """The same of some episodes."""
+        return dataclasses.replace(self, starts=_some(self.starts, chosen), lengths=_some(self.lengths, chosen))
+
+    def index(self, seed: int, task: int, update: int) -> Index:
+        """The moments of one batch."""
+        begins, steps, opens = _pieces(self)
+        epoch, batch = divmod(update, self.batches_per_epoch)
+        order = _shuffled(len(begins), seed, task, epoch)
+        rows = np.resize(order[batch * self.rows : (batch + 1) * self.rows], self.rows)
+        time = np.arange(self.row_length)[None]
+        present = time <= steps[rows, None]
+        first = np.zeros(present.shape, bool)
+        first[:, 0] = opens[rows]
+        moment = np.where(present, begins[rows, None] + time, 0).astype(np.int32)
+        return Index(moment, first, time < steps[rows, None], present)
+
+
+@lru_cache(maxsize=8)
+def _pieces(packing: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every row there can be: its first moment, its steps, and whether an episode begins with it."""
+    counts = -(-np.array(packing.lengths) // packing.window)
+    offsets = packing.window * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+    steps = np.minimum(packing.window, np.repeat(packing.lengths, counts) - offsets)
+    return np.repeat(packing.starts, counts) + offsets, steps, offsets == 0
+
+
+@lru_cache(maxsize=8)
+def _shuffled(count: int, seed: int, task: int, epoch: int) -> np.ndarray:
+    """Rows in the order of one epoch."""
+    return np.random.default_rng([seed, task, epoch]).permutation(count)
+
+
+def _some(values: tuple[int, ...], chosen: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.asarray(values)[chosen].tolist())
 
 
 @lru_cache(maxsize=32)

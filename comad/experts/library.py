@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
-
 from comad import checkpoint
-from comad.envs.base import Env
-from comad.errors import MALFORMED, UserError
-from comad.experts import qmix
-from comad.experts.agent import Agent, GreedyPlayer
+from comad.envs.ant import Ant
+from comad.envs.base import Env, HostEnv
+from comad.envs.rollout import Player
+from comad.errors import MALFORMED, UserError, unknown
+from comad.experts.base import Trainer
+from comad.experts.joint import JointPlayer
 from comad.experts.qmix import Qmix
+from comad.experts.sac import Sac
+from comad.experts.symmetry import TurnedTeam, twins
 from comad.files import read_json, sha256, write_json
 from comad.types import from_settings
 
 SHIPPED = Path(__file__).parent / "weights"
+TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac}
+"""By the name that cards have for them."""
 Quality = Literal["expert", "medium"]
 QUALITIES: tuple[Quality, ...] = ("expert", "medium")
 
@@ -51,10 +54,10 @@ class Card:
     """Of the weights' file."""
 
 
-def put(folder: Path, agent: Agent, card: Card) -> Card:
+def put(folder: Path, team: Any, card: Card) -> Card:
     """Write weights and their card, which then knows their hash."""
     weights = folder / card.env / f"{card.quality}.safetensors"
-    checkpoint.save(weights, agent)
+    checkpoint.save(weights, team)
     card = dataclasses.replace(card, sha256=sha256(weights))
     write_json(weights.with_suffix(".json"), dataclasses.asdict(card))
     return card
@@ -73,9 +76,29 @@ def read_card(path: Path) -> Card:
         raise UserError(f"{path}: not a card of weights ({error})") from error
 
 
-def get(env: Env[Any], quality: str, folder: Path = SHIPPED) -> tuple[GreedyPlayer, Card]:
-    """A player for a world, if there is one whose world has the same rules and whose file is what its card says."""
-    weights = folder / env.spec.env / f"{quality}.safetensors"
+def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> tuple[Player, Card]:
+    """A player for a world, if there is one whose world has the same rules and whose file is what its card says.
+
+    An Ant is also played by the team of a world that is the same problem seen from another side; the card is then that team's.
+    """
+    if isinstance(env, Ant) and not _weights(env, quality, folder).exists():
+        for twin, symmetry in twins(env):
+            if _weights(twin, quality, folder).exists():
+                team, card = load(twin, quality, folder)
+                player = trainer_of(card).player(team, env.spec)
+                assert isinstance(player, JointPlayer)
+                return JointPlayer(TurnedTeam(player.team, symmetry), env.spec), card
+    team, card = load(env, quality, folder)
+    return trainer_of(card).player(team, env.spec), card
+
+
+def _weights(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Path:
+    return folder / env.spec.env / f"{quality}.safetensors"
+
+
+def load(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> tuple[Any, Card]:
+    """The same as bare weights."""
+    weights = _weights(env, quality, folder)
     if not weights.exists():
         raise UserError(
             f"there is no {quality} player for {env.spec.env} in {folder.name}/; 'comad experts train --tasks {env.spec.env}' makes one"
@@ -85,14 +108,21 @@ def get(env: Env[Any], quality: str, folder: Path = SHIPPED) -> tuple[GreedyPlay
         raise UserError(f"{weights}: trained under other rules than those of {env.spec.env} now; train it again")
     if sha256(weights) != card.sha256:
         raise UserError(f"{weights}: its bytes are not those its card was written for (SHA-256 differs)")
-    return GreedyPlayer(load_agent(weights, env, card), jnp.float32(0.0)), card
+    return checkpoint.load(weights, trainer_of(card).blank(env.spec)), card
 
 
-def load_agent(weights: Path, env: Env[Any], card: Card) -> Agent:
-    """The weights of a card's player, shaped for a world whose tokens fit."""
+def trainer_of(card: Card) -> Trainer[Any]:
+    """The trainer that a card tells of."""
+    if card.algorithm not in TRAINERS:
+        raise unknown("trainer", card.algorithm, TRAINERS)
     try:
-        trainer = from_settings(Qmix, card.trainer)
+        return from_settings(TRAINERS[card.algorithm], card.trainer)
     except MALFORMED as error:
-        raise UserError(f"{weights.with_suffix('.json')}: its trainer's settings are not those of this version ({error})") from error
-    like = jax.eval_shape(lambda: qmix.init(trainer, env, jax.random.key(0)).online.agent)
-    return checkpoint.load(weights, like)
+        raise UserError(
+            f"the {card.quality} player of {card.env}: its trainer's settings are not those of this version ({error})"
+        ) from error
+
+
+def algorithm(trainer: Trainer[Any]) -> str:
+    """What cards call a trainer."""
+    return next(name for name, kind in TRAINERS.items() if isinstance(trainer, kind))

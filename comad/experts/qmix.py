@@ -8,7 +8,7 @@ travels a window per update), layer normalization and slowly following targets. 
 Rashid et al., "QMIX: Monotonic Value Function Factorisation for Deep Multi-Agent Reinforcement Learning", 2018.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,14 +18,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from comad import checkpoint
 from comad.envs import look
 from comad.envs.base import Env
-from comad.experts.agent import Agent, choose
+from comad.errors import UserError
+from comad.experts.agent import Agent, GreedyPlayer, choose
 from comad.experts.mixer import Mixer
 from comad.experts.replay import Replay
 from comad.networks.layers import Draws, initialize
 from comad.tokens import complete, mask_unavailable, no_actions
-from comad.types import Actions, PRNGKey, Spec, StateTokens, Step, Tokens
+from comad.types import Actions, Discrete, PRNGKey, Spec, StateTokens, Step, Tokens
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,39 @@ class Qmix:
     def iterations(self) -> int:
         """Unrolls in all."""
         return -(-self.steps // self.steps_per_iteration)
+
+    def init(self, env: Any, key: PRNGKey) -> "TrainState":
+        """Fresh networks, fresh worlds, an empty replay."""
+        if not isinstance(env.spec.actions, Discrete) or not isinstance(env, Env):
+            raise UserError(f"{env.spec.env}: qmix learns worlds in JAX whose actions are numbered")
+        return init(self, env, key)
+
+    def begin_from(self, state: "TrainState", team: Agent) -> "TrainState":
+        """Take over every weight that the other team has; parts it lacks, such as relations, begin as they are."""
+        given, fresh = dict(checkpoint.named_leaves(team)), checkpoint.named_leaves(state.online.agent)
+        if not given.keys() <= dict(fresh).keys() or any(given[name].shape != leaf.shape for name, leaf in fresh if name in given):
+            raise UserError("the weights to start from have other shapes than this world and these settings need")
+        # Copies, because training gives its arrays away.
+        leaves = [jnp.copy(given.get(name, leaf)) for name, leaf in fresh]
+        agent = jax.tree.unflatten(jax.tree.structure(state.online.agent), leaves)
+        online = replace(state.online, agent=agent)
+        return replace(state, online=online, target=jax.tree.map(jnp.copy, online))
+
+    def advance(self, env: Any, state: "TrainState", iterations: int) -> tuple["TrainState", Float[Array, ""]]:
+        """Play and learn."""
+        return train(self, env, state, iterations)
+
+    def team(self, state: "TrainState") -> Agent:
+        """The agents' weights."""
+        return state.online.agent
+
+    def blank(self, spec: Spec) -> Agent:
+        """Their shapes."""
+        return jax.eval_shape(lambda: Networks.create(Draws(), self, spec).agent)
+
+    def player(self, team: Agent, spec: Spec) -> GreedyPlayer:
+        """Who takes the best action always."""
+        return GreedyPlayer(team, jnp.float32(0.0))
 
 
 class Networks(eqx.Module):

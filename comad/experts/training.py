@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from comad import checkpoint
-from comad.envs.base import Env
-from comad.envs.rollout import Outcome, episode_keys, rollout
+from comad.envs.base import Env, HostEnv
+from comad.envs.rollout import Outcome, Player, episode_keys, rollout
 from comad.errors import UserError
-from comad.experts import qmix
-from comad.experts.agent import Agent, GreedyPlayer
-from comad.experts.qmix import Qmix
+from comad.experts.base import Trainer
 from comad.files import sha256
 from comad.runs.folder import journal_path
 from comad.runs.journal import read_journal
@@ -27,8 +24,10 @@ from comad.runs.run import open_run
 from comad.types import settings
 
 EVALUATION_EPISODES = 256
-MEDIUM_LIMIT = 0.65
-"""A medium team is half as good as the expert, by its return or by how often it succeeds (`Spec.metric`), and at most this share."""
+MEDIUM = (0.5, 0.65)
+"""A medium team is half as good as the expert, by its return or by how often it succeeds (`Spec.metric`), and at most the second share."""
+NOISE = 0.15
+"""Shares beyond that by which a single evaluation may well be wrong."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,18 @@ class Progress:
     """SHA-256 of the evaluated team's file."""
 
 
-Chosen = tuple[Agent, Progress, Outcome]
+Chosen = tuple[Any, Progress, Outcome]
 """A team, the evaluation at which it was found, and how it did on fresh episodes."""
 
 
 def train(
-    env: Env[Any],
-    trainer: Qmix,
+    env: Env[Any] | HostEnv[Any],
+    trainer: Trainer[Any],
     seed: int,
     folder: Path,
     every: int = 10_000,
-    start: Agent | None = None,
+    start: Any = None,
+    episodes: int = EVALUATION_EPISODES,
     tell: Callable[[str], object] = lambda line: None,
 ) -> Iterator[Progress]:
     """Train a team, yielding after every evaluation. Called again on the same folder it goes on from the last state that can be relied on.
@@ -69,13 +69,14 @@ def train(
         folder: where the state, the curve and the evaluated teams are kept.
         every: environment steps between evaluations.
         start: weights to begin from, such as a smaller team's.
+        episodes: per evaluation.
         tell: hears which saved states could not be relied on, and why.
     """
     identity = {"env": env.spec.env, "rules": env.spec.rules, "trainer": settings(trainer), "seed": seed, "every": every}
     train_key, evaluation_key = jax.random.split(jax.random.key(seed))
-    state = qmix.init(trainer, env, train_key)
+    state = trainer.init(env, train_key)
     if start is not None:
-        state = _begin_from(state, start)
+        state = trainer.begin_from(state, start)
     with open_run(folder, {"identity": identity}) as run:
         found = run.resume()
         for name, reason in run.skipped.items():
@@ -86,13 +87,14 @@ def train(
         chunk = max(1, every // trainer.steps_per_iteration)
         began = time.monotonic() - (curve[-1].seconds if curve else 0.0)
         while int(state.iteration) < trainer.iterations:
-            state, loss = qmix.train(trainer, env, state, min(chunk, trainer.iterations))
+            state, loss = trainer.advance(env, state, min(chunk, trainer.iterations))
             if not math.isfinite(loss):
                 raise UserError(
                     f"the loss of {env.spec.env} stopped being finite after {curve[-1].steps if curve else 0} steps; {folder} is kept"
                 )
-            outcome = evaluate(env, state.online.agent, jax.random.fold_in(evaluation_key, len(curve)), EVALUATION_EPISODES)
-            checkpoint.save(team_path(folder, len(curve)), state.online.agent)
+            team = trainer.team(state)
+            outcome = evaluate(env, trainer.player(team, env.spec), jax.random.fold_in(evaluation_key, len(curve)), episodes)
+            checkpoint.save(team_path(folder, len(curve)), team)
             progress = Progress(
                 steps=int(state.iteration) * trainer.steps_per_iteration,
                 loss=float(loss),
@@ -113,26 +115,28 @@ def team_path(folder: Path, number: int) -> Path:
     return folder / "teams" / f"{number:05d}.safetensors"
 
 
-def evaluate(env: Env[Any], agent: Agent, key: jax.Array, num_episodes: int) -> Outcome:
-    """Greedy play."""
-    outcome, _ = rollout(env, GreedyPlayer(agent, jnp.float32(0.0)), episode_keys(key, 0, num_episodes))
+def evaluate(env: Env[Any] | HostEnv[Any], player: Player, key: jax.Array, num_episodes: int) -> Outcome:
+    """How a team plays."""
+    outcome, _ = rollout(env, player, episode_keys(key, 0, num_episodes))
     return outcome
 
 
-def choose_teams(env: Env[Any], trainer: Qmix, folder: Path, num_episodes: int = 2000) -> dict[str, Chosen]:
-    """The expert, and the first team on the way that passed half of its merit but not much more, with outcomes on fresh episodes."""
+def choose_teams(
+    env: Env[Any] | HostEnv[Any], trainer: Trainer[Any], folder: Path, num_episodes: int = 2000, medium: tuple[float, float] = MEDIUM
+) -> dict[str, Chosen]:
+    """The expert, and the first team on the way whose merit is within the given shares of its, with outcomes on fresh episodes."""
     curve = _read_curve(folder)
     if not curve:
         raise UserError(f"{folder}: nothing has been evaluated here yet; train first")
-    like = qmix.init(trainer, env, jax.random.key(0)).online.agent
+    like, (least, most) = trainer.blank(env.spec), medium
     key = jax.random.key(2**31 - 1)
 
     def measured(index: int) -> Chosen:
         path = team_path(folder, index)
-        agent = checkpoint.load(path, like)
+        team = checkpoint.load(path, like)
         if sha256(path) != curve[index].team:
             raise UserError(f"{path}: its bytes are not those that were evaluated (SHA-256 differs); train again in another folder")
-        return agent, curve[index], evaluate(env, agent, key, num_episodes)
+        return team, curve[index], evaluate(env, trainer.player(team, env.spec), key, num_episodes)
 
     def merit(found: Progress | Outcome) -> float:
         return float(np.mean(found.success if env.spec.metric == "success" else found.total))
@@ -142,23 +146,10 @@ def choose_teams(env: Env[Any], trainer: Qmix, folder: Path, num_episodes: int =
     expert = max((measured(index) for index in finalists), key=lambda found: (merit(found[2]), -float(found[2].length.mean())))
     best = merit(expert[2])
     # A curve can leap over the medium range from one evaluation to the next; then the first team that falls back into it is taken.
-    passing = [index for index, progress in enumerate(curve) if merit(progress) >= 0.5 * best]
-    likely = (measured(index) for index in passing if merit(curve[index]) <= 0.8 * best)
-    medium = next((found for found in likely if 0.5 * best <= merit(found[2]) <= MEDIUM_LIMIT * best), None)
-    medium = medium or measured(passing[0])
-    return {"expert": expert, "medium": medium}
-
-
-def _begin_from(state: qmix.TrainState, start: Agent) -> qmix.TrainState:
-    """Take over every weight that the other team has; parts it lacks, such as relations, begin as they are."""
-    given, fresh = dict(checkpoint.named_leaves(start)), checkpoint.named_leaves(state.online.agent)
-    if not given.keys() <= dict(fresh).keys() or any(given[name].shape != leaf.shape for name, leaf in fresh if name in given):
-        raise UserError("the weights to start from have other shapes than this world and these settings need")
-    # Copies, because training gives its arrays away.
-    leaves = [jnp.copy(given.get(name, leaf)) for name, leaf in fresh]
-    agent = jax.tree.unflatten(jax.tree.structure(state.online.agent), leaves)
-    online = dataclasses.replace(state.online, agent=agent)
-    return dataclasses.replace(state, online=online, target=jax.tree.map(jnp.copy, online))
+    passing = [index for index, progress in enumerate(curve) if merit(progress) >= least * best]
+    likely = (measured(index) for index in passing if merit(curve[index]) <= (most + NOISE) * best)
+    halfway = next((found for found in likely if least * best <= merit(found[2]) <= most * best), None)
+    return {"expert": expert, "medium": halfway or measured(passing[0])}
 
 
 def _read_curve(folder: Path) -> list[Progress]:

@@ -55,9 +55,10 @@ class Grid:
     seeds: tuple[int, ...] = (0,)
     updates: int | None = None
     """Per task; by default each stream's, as in the paper."""
-    evaluations: int = 20
+    evaluations: int | None = None
+    """Per task; by default what suits the stream's worlds, and likewise the batch."""
     episodes: int = 32
-    batch: int = 32
+    batch: int | None = None
     variants: tuple[Variant, ...] = ()
 
     def cells(self) -> Iterator[Cell]:

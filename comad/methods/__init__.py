@@ -4,6 +4,7 @@ from typing import Any
 
 from comad.errors import unknown
 from comad.methods.comad import Comad
+from comad.methods.comad_plus import ComadPlus
 from comad.methods.ewc import Ewc
 from comad.methods.fs import Fs
 from comad.methods.ft import Ft
@@ -15,6 +16,7 @@ from comad.methods.rehearsal import Rehearsal
 
 METHODS: dict[str, type[Any]] = {
     "comad": Comad,
+    "comad-plus": ComadPlus,
     "ft": Ft,
     "fs": Fs,
     "ewc": Ewc,

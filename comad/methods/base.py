@@ -1,5 +1,6 @@
 """What a method is: a frozen dataclass of its settings with pure verbs. The training loop knows nothing else about it."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -108,3 +109,20 @@ class Portrays(Recognizes, Protocol):
     def reuse_weights(self, state: Any, situations: StateTokens) -> Float[Array, "head *batch"]:
         """How much every head has to say in situations; those of the opened heads sum to one, the others are zero."""
         ...
+
+
+def remembers(recurrent: bool | None, spec: Spec) -> bool:
+    """Whether agents of a world remember, by a setting that may leave it to the world."""
+    return not spec.continuous if recurrent is None else recurrent
+
+
+def settled(method: Any, spec: Spec) -> Any:
+    """A method with nothing left to the world: runs are known by what was decided, not by what was left open."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(method):
+        value = getattr(method, field.name)
+        if field.name == "recurrent":
+            changes["recurrent"] = remembers(value, spec)
+        elif dataclasses.is_dataclass(value):
+            changes[field.name] = settled(value, spec)
+    return dataclasses.replace(method, **changes)

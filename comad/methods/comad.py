@@ -10,8 +10,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
-from comad.methods.base import Logs
-from comad.methods.learned import Actor, Learned
+from comad.methods.base import Logs, remembers
+from comad.methods.learned import Actor, Learned, move
 from comad.methods.library import (
     Library,
     Opening,
@@ -25,11 +25,12 @@ from comad.methods.library import (
     recognize,
     reusability,
 )
+from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
 from comad.methods.omiga import Critics, acting, bounded, masked_mean
-from comad.networks import density, skills
+from comad.networks import skills
 from comad.networks.density import DensityTrunk
 from comad.networks.heads import pick
-from comad.networks.policy import Trunk, View
+from comad.networks.policy import Trunk
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 
@@ -110,13 +111,13 @@ class Comad:
     """Let the policies guide as they are now, instead of as they were when stage 2 began."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
-    recurrent: bool = True
-    """Whether agents remember."""
+    recurrent: bool | None = None
+    """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> ComadState:
         """Fresh networks with room for a head per task."""
         capacity = len(stream.tasks)
-        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, self.recurrent)
+        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, remembers(self.recurrent, specs[0]))
         return ComadState(
             learned=learned,
             targets=learned.critics,
@@ -160,17 +161,14 @@ class Comad:
         active = state.learned.with_head(state.library.active)
         gradient, logs = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
         gradient, drift = self.hold(gradient, active, state)
-        groups = (gradient.actor, gradient.familiarity, gradient.critic, gradient.value)
-        clipped, norms = zip(*(descent.clip(group, self.clip) for group in groups), strict=True)
-        moved, optimizer = descent.descend(active, Learned(*clipped), state.optimizer, self.learning_rate, self.weight_decay)
+        moved, optimizer, norms = move(active, gradient, state.optimizer, self.clip, self.learning_rate, self.weight_decay)
         if self.freeze_density:
             # Without a gradient there is still weight decay.
             kept = jax.tree.map(partial(jnp.where, state.task > 0), active.familiarity.trunk, moved.familiarity.trunk)
             moved = moved.with_trunks(moved.actor.trunk, kept)
         targets = optax.incremental_update(moved.critics, state.targets, self.target_rate)
         learned = moved.with_stack(state.learned, state.library.active)
-        names = ("gradient_actor", "gradient_density", "gradient_critic", "gradient_value")
-        logs = {**logs, "drift": drift, **dict(zip(names, norms, strict=True))}
+        logs = {**logs, "drift": drift, **norms}
         library = observe(state.library, logs["log_odds"], logs["log_odds_noise"])
         return replace(state, learned=learned, targets=targets, optimizer=optimizer, library=library, update=state.update + 1), logs
 
@@ -180,44 +178,13 @@ class Comad:
         """The sum of all objectives but the anchor; no two of them share a weight."""
         skill_key, noise_key = jax.random.split(key)
         q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, self.temperature, self.discount)
-
-        actor, valid = learned.actor, acting(batch)
-        view = look(actor, batch)
-        prior = actor.head.prior(view.history)
-        posterior = actor.head.posterior(actor.posterior(batch.state, batch.actions))
-        chance = skills.noise(self.skill, posterior, skill_key)
-        skill = skills.settle(self.skill, posterior, chance)
-        log_probability, hit = actor.head.policy.judge(view, skill, batch.available, batch.actions)
-        weight = jnp.exp(bounded(exponent + guidance))
-        policy_loss = -masked_mean(weight * log_probability, valid)
-        kl = skills.divergence(self.skill, posterior if self.kl_into_posterior else jax.lax.stop_gradient(posterior), prior)
-        kl_loss = masked_mean(kl, valid)
-
-        recorded, noisy = density.tell(learned.familiarity.trunk, learned.familiarity.head, batch.state, self.noise, noise_key)
-        density_loss = masked_mean(density.contrast(recorded, noisy), batch.present)
-
-        # How well the skill does that the agent will have to infer: far worse than with hindsight means that skills leak the action.
-        alone = jax.lax.stop_gradient(skills.settle(self.skill, prior, chance))
-        own_log_probability, own_hit = actor.head.policy.judge(view, alone, batch.available, batch.actions)
-        mean_weight = masked_mean(weight, valid)
-        logs = {
-            "q_loss": q_loss,
-            "v_loss": v_loss,
-            "policy_loss": policy_loss,
-            "kl": kl_loss,
-            "density_loss": density_loss,
-            "log_odds": masked_mean(recorded, batch.present),
-            "log_odds_noise": masked_mean(noisy, batch.present),
-            "weight": mean_weight,
-            "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight - mean_weight), valid)),
-            "weight_smallest": jnp.where(valid, weight, jnp.inf).min(),
-            "weight_largest": jnp.where(valid, weight, 0.0).max(),
-            "log_probability_posterior": masked_mean(log_probability, valid),
-            "log_probability_prior": masked_mean(own_log_probability, valid),
-        }
-        if hit is not None and own_hit is not None:
-            logs["accuracy_posterior"] = masked_mean(hit.astype(float), valid)
-            logs["accuracy_prior"] = masked_mean(own_hit.astype(float), valid)
+        imitation = imitate(learned.actor, batch, self.skill, self.kl_into_posterior, skill_key)
+        weight, valid = jnp.exp(bounded(exponent + guidance)), acting(batch)
+        policy_loss = -masked_mean(weight * imitation.log_probability, valid)
+        kl_loss = masked_mean(imitation.divergence, valid)
+        density_loss, _, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
+        losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "kl": kl_loss}
+        logs = {**losses, **familiarity, **spread_of_weights(weight, batch), **imitation.logs}
         return q_loss + v_loss + policy_loss + self.kl_weight * kl_loss + density_loss, jax.lax.stop_gradient(logs)
 
     def hold(self, gradient: Learned, active: Learned, state: ComadState) -> tuple[Learned, Float[Array, ""]]:
@@ -267,7 +234,7 @@ class Comad:
         """Means of a head's prior p(z | history) at every recorded moment; of classes, their probabilities."""
         actor = state.learned.actor
         prior = pick(actor.head, head).prior(look(actor, batch).history)
-        return jax.nn.softmax(prior) if self.skill == "categorical" else skills.likeliest(self.skill, prior)
+        return skills.expected(self.skill, prior)
 
     def reuse_weights(self, state: ComadState, situations: StateTokens) -> Float[Array, "head *batch"]:
         """Delta of every head (Eq. 9)."""
@@ -277,9 +244,8 @@ class Comad:
     def describe(self, state: ComadState) -> dict[str, Array]:
         """How many heads there are and were before this task, which one learns, and the scores by which it was chosen."""
         library = state.library
-        before = jnp.where(jnp.arange(len(library.head_of_task)) < state.task, library.head_of_task + 1, 0).max()
-        counts = {"used": library.used, "before": before, "active": library.active}
-        return {**counts, "scores": library.scores, "own_score": library.own_score, "noise_score": library.noise_score}
+        scores = {"scores": library.scores, "own_score": library.own_score, "noise_score": library.noise_score}
+        return {**library.counts(state.task), **scores}
 
     def start(self, state: ComadState, num_agents: int) -> Float[Array, "agent size"]:
         """Empty memory."""
@@ -296,19 +262,5 @@ class Comad:
         key: PRNGKey,
     ) -> tuple[Actions, Float[Array, "agent size"]]:
         """A skill from one's own history, an action from skill and history; the likeliest if greedy, else drawn."""
-        skill_key, action_key = jax.random.split(key)
         actor = state.learned.actor
-        moment = jax.tree.map(lambda leaf: leaf[None, None], tokens)
-        view, following = actor.trunk(memory[None], moment, jnp.zeros((1, 1), bool))
-        chosen, possible = pick(actor.head, head), available[None, None]
-        prior = chosen.prior(view.history)
-        skill = jnp.where(greedy, skills.likeliest(self.skill, prior), skills.draw(self.skill, prior, skill_key))
-        likeliest, drawn = chosen.policy.mode(view, skill, possible), chosen.policy.sample(view, skill, possible, action_key)
-        actions = jnp.where(greedy, likeliest, drawn)
-        return actions[0, 0], following[0]
-
-
-def look(actor: Actor, batch: Batch) -> View:
-    """What agents see and have seen at every moment of a batch."""
-    rows, agents = batch.step.shape[0], batch.actions.shape[2]
-    return actor.trunk(actor.trunk.start(rows, agents), batch.tokens, batch.first)[0]
+        return play(replace(actor, head=pick(actor.head, head)), self.skill, memory, tokens, available, greedy, key)

@@ -6,6 +6,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Int
 
+from comad.methods import descent
+from comad.methods.base import Logs
 from comad.methods.omiga import Critics
 from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.density import DensityTrunk, density_head
@@ -22,6 +24,12 @@ class Head(eqx.Module):
     policy: ActionHead
     prior: Mlp
     posterior: Mlp
+
+    @classmethod
+    def create(cls, draws: Draws, spec: Spec, skill: Kind, skill_size: int) -> "Head":
+        """Fresh weights."""
+        policy = ActionHead.create(draws, spec, 0 if skill == "none" else skill_size)
+        return cls(policy, skill_head(draws, skill, skill_size), skill_head(draws, skill, skill_size))
 
 
 class Actor(eqx.Module):
@@ -56,8 +64,7 @@ class Learned(eqx.Module):
             return *trunks, Critics.create(draws, spec)
 
         def heads(draws: Draws) -> tuple[Head, Mlp]:
-            policy = ActionHead.create(draws, spec, 0 if skill == "none" else skill_size)
-            return Head(policy, skill_head(draws, skill, skill_size), skill_head(draws, skill, skill_size)), density_head(draws)
+            return Head.create(draws, spec, skill, skill_size), density_head(draws)
 
         shared_key, head_key = jax.random.split(key)
         trunk, posterior, familiarity, critics = initialize(shared, shared_key)
@@ -92,3 +99,22 @@ class Learned(eqx.Module):
         actor = replace(self.actor, head=put(stack.actor.head, head, self.actor.head))
         familiarity = replace(self.familiarity, head=put(stack.familiarity.head, head, self.familiarity.head))
         return replace(self, actor=actor, familiarity=familiarity)
+
+
+def family(draws: Draws, spec: Spec, skill: Kind, skill_size: int, recurrent: bool, relations: bool) -> tuple[Actor, Familiarity]:
+    """An actor and an estimator of one head each, for families that share nothing."""
+    actor = Actor(
+        Trunk.create(draws, spec, recurrent, relations), PosteriorTrunk.create(draws, spec), Head.create(draws, spec, skill, skill_size)
+    )
+    return actor, Familiarity(DensityTrunk.create(draws, spec), density_head(draws))
+
+
+def move(
+    active: Learned, gradient: Learned, optimizer: descent.Optimizer, clip: float, learning_rate: float, weight_decay: float
+) -> tuple[Learned, descent.Optimizer, Logs]:
+    """One step of all four groups, and how long their gradients were."""
+    groups = (gradient.actor, gradient.familiarity, gradient.critic, gradient.value)
+    clipped, norms = zip(*(descent.clip(group, clip) for group in groups), strict=True)
+    moved, optimizer = descent.descend(active, Learned(*clipped), optimizer, learning_rate, weight_decay)
+    names = ("gradient_actor", "gradient_density", "gradient_critic", "gradient_value")
+    return moved, optimizer, dict(zip(names, norms, strict=True))

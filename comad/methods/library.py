@@ -49,6 +49,11 @@ class Library(eqx.Module):
         """Which heads have been opened."""
         return jnp.arange(len(self.own_score)) < self.used
 
+    def counts(self, task: Int[Array, ""]) -> dict[str, Array]:
+        """How many heads there are and were before a task, and which one learns."""
+        before = jnp.where(jnp.arange(len(self.head_of_task)) < task, self.head_of_task + 1, 0).max()
+        return {"used": self.used, "before": before, "active": self.active}
+
 
 def log_odds(trunk: DensityTrunk, heads: Mlp, state: StateTokens) -> Float[Array, "head *batch"]:
     """How familiar situations are to every head."""

@@ -40,7 +40,7 @@ class Critics(eqx.Module):
 
 
 def critic_losses(
-    online: Critics, target: Critics, batch: Batch, temperature: float, discount: float
+    online: Critics, target: Critics, batch: Batch, temperature: float | Float[Array, ""], discount: float
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, "row time agent"]]:
     """The losses of Q with the mixer (Eq. 2) and of V (Eq. 3), and the exponent that weighs each recorded action.
 

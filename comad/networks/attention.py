@@ -56,25 +56,33 @@ class ObservationEncoder(eqx.Module):
     own: Mlp
     ally: Mlp
     target: Mlp
+    relations: Attention | None
+    """Lets every target look at the team before agents look at the targets: whether somebody else is nearer is a question about pairs."""
     attention: Attention
     aims: bool = eqx.field(static=True)
     shared: bool = eqx.field(static=True)
     """Whether all see the same; not so where a target's token tells who aimed at it."""
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec) -> "ObservationEncoder":
+    def create(cls, draws: Draws, spec: Spec, relations: bool = False) -> "ObservationEncoder":
         """Fresh weights for a world's tokens."""
         sizes = (spec.own_size, spec.ally_size, spec.target_size)
         own, ally, target = (Mlp.create(draws, (size, WIDTH, WIDTH)) for size in sizes)
-        return cls(own, ally, target, Attention.create(draws), spec.aims, spec.full_view and not spec.aims)
+        attention = Attention.create(draws)
+        return cls(
+            own, ally, target, Attention.create(draws) if relations else None, attention, spec.aims, spec.full_view and not spec.aims
+        )
 
     def __call__(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"] | None]:
         """Summaries of the own token, and of the targets if anything aims at them."""
         if self.shared:
             return self.attention(*self.shared_entities(tokens)), None
         own, allies, targets = self.own(tokens.own)[..., None, :], self.ally(tokens.allies), self.target(tokens.targets)
-        entities = jnp.concatenate([own, allies, targets], axis=-2)
         itself = jnp.ones((*tokens.own.shape[:-1], 1), bool)
+        if self.relations:
+            team, there = jnp.concatenate([own, allies], axis=-2), jnp.concatenate([itself, tokens.ally_seen], axis=-1)
+            targets = self.relations(targets, team, there[..., None, :])
+        entities = jnp.concatenate([own, allies, targets], axis=-2)
         seen = jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)[..., None, :]
         if not self.aims:
             return self.attention(own, entities, seen)[..., 0, :], None
@@ -84,6 +92,8 @@ class ObservationEncoder(eqx.Module):
     def shared_entities(self, tokens: Tokens) -> tuple[Entities, Float[Array, "*batch other width"], Bool[Array, "*batch entity other"]]:
         """The readers, all that there is to see (each agent as itself, each as an ally, the targets), and who sees what of it."""
         own, allies, targets = self.own(tokens.own), self.ally(everyone(tokens)), self.target(tokens.targets[..., 0, :, :])
+        if self.relations:
+            targets = self.relations(targets, allies, everyone_present(tokens)[..., None, :])
         lead, num_agents = tokens.own.shape[:-2], tokens.own.shape[-2]
         itself = jnp.eye(num_agents, dtype=bool).reshape(*[1] * len(lead), num_agents, num_agents)
         present = jnp.broadcast_to(everyone_present(tokens)[..., None, :], (*lead, num_agents, num_agents))

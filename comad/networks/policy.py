@@ -33,9 +33,9 @@ class Trunk(eqx.Module):
     memory: Gru | None
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, recurrent: bool = True) -> "Trunk":
+    def create(cls, draws: Draws, spec: Spec, recurrent: bool = True, relations: bool = False) -> "Trunk":
         """Fresh weights; without memory a history is its last moment."""
-        encoder, mlp = ObservationEncoder.create(draws, spec), Mlp.create(draws, (WIDTH, WIDTH, WIDTH))
+        encoder, mlp = ObservationEncoder.create(draws, spec, relations), Mlp.create(draws, (WIDTH, WIDTH, WIDTH))
         return cls(encoder, mlp, Gru.create(draws, WIDTH, WIDTH) if recurrent else None)
 
     def start(self, *lead: int) -> Float[Array, "*lead size"]:
@@ -128,6 +128,13 @@ def squashed_log_density(
     """Log-density of a tanh-squashed Gaussian at actions in [-1, 1]."""
     edge = 1.0 - 1e-6
     raw = jnp.arctanh(jnp.clip(actions, -edge, edge))
+    return squashed_log_density_before(raw, mean, log_spread)
+
+
+def squashed_log_density_before(
+    raw: Float[Array, "*batch component"], mean: Float[Array, "*batch component"], log_spread: Float[Array, "*batch component"]
+) -> Float[Array, "*batch"]:
+    """The same, from actions as they were before tanh."""
     gaussian = -0.5 * jnp.square((raw - mean) * jnp.exp(-log_spread)) - log_spread - 0.5 * math.log(2 * math.pi)
     # log(1 - tanh(x)^2), written so that it stays finite for large x.
     squashing = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))

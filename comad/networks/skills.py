@@ -79,6 +79,11 @@ def likeliest(kind: Kind, parameters: Parameters) -> Float[Array, "*batch agent 
     return _split(parameters)[0] if kind == "gaussian" else jax.nn.one_hot(parameters.argmax(-1), parameters.shape[-1])
 
 
+def expected(kind: Kind, parameters: Parameters) -> Float[Array, "*batch agent skill"]:
+    """The mean of a distribution of skills; of classes, their probabilities."""
+    return jax.nn.softmax(parameters) if kind == "categorical" else likeliest(kind, parameters)
+
+
 def divergence(kind: Kind, posterior: Parameters, prior: Parameters) -> Float[Array, "*batch agent"]:
     """KL of the prior from the posterior."""
     if kind == "none":

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from comad import envs
 from comad.datasets import library
 from comad.datasets.batches import gather, upload
-from comad.datasets.packing import Index, Packing
+from comad.datasets.packing import Index, Packing, Pieces
 from comad.datasets.store import Dataset, check, check_world, open_dataset
 from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
@@ -33,7 +33,7 @@ class Lesson:
     task: Task
     env: Env[Any] | HostEnv[Any]
     dataset: Dataset
-    packing: Packing
+    packing: Packing | Pieces
 
     @property
     def shape(self) -> Spec:
@@ -56,9 +56,7 @@ class Lesson:
         """
         random = np.random.default_rng([seed, self.number])
         chosen = np.sort(random.permutation(len(self.packing.starts))[:episodes])
-        starts, lengths = (tuple(np.asarray(values)[chosen].tolist()) for values in (self.packing.starts, self.packing.lengths))
-        rows = max(self.packing.rows, round(len(chosen) / self.packing.batch * self.packing.rows))
-        return replace(self, packing=replace(self.packing, starts=starts, lengths=lengths, rows_per_epoch=rows))
+        return replace(self, packing=self.packing.only(chosen))
 
     def sample(self) -> Batch:
         """Some of the data."""
@@ -69,16 +67,30 @@ class Lesson:
 _gather = jax.jit(gather, static_argnums=0)
 
 
-def prepare(stream: Stream, quality: str, batch: int, folder: Path | None = None) -> tuple[Lesson, ...]:
-    """Find and check the data of every task; what is missing is named together with the command that makes it."""
+def prepare(stream: Stream, quality: str, batch: int, folder: Path | None = None, window: int | None = None) -> tuple[Lesson, ...]:
+    """Find and check the data of every task; what is missing is named together with the command that makes it.
+
+    Args:
+        stream: the tasks.
+        quality: which recordings.
+        batch: episodes per batch on average, or steps, if these are cut into pieces.
+        folder: where datasets lie.
+        window: steps per piece (see `loop.window_of`); by default episodes stay whole.
+    """
     worlds = [envs.make(task.env) for task in stream.tasks]
     places = [library.place(env.spec.env, quality, folder) for env in worlds]
     if missing := [place for place in places if not (place / "manifest.json").exists()]:
         raise UserError(f"there is no dataset {missing[0]}; {_how_to_make(stream, quality, folder)} makes it")
     datasets = {place: _open(place, env) for place, env in zip(places, worlds, strict=True)}
-    packings = {place: Packing.plan(dataset.starts, dataset.lengths, batch) for place, dataset in datasets.items()}
+    packings = {place: _pack(dataset, batch, window) for place, dataset in datasets.items()}
     lesson = partial(map, Lesson, range(len(places)), stream.tasks, worlds)
     return tuple(lesson([datasets[place] for place in places], [packings[place] for place in places]))
+
+
+def _pack(dataset: Dataset, batch: int, window: int | None) -> Packing | Pieces:
+    if window is None:
+        return Packing.plan(dataset.starts, dataset.lengths, batch)
+    return Pieces(tuple(dataset.starts.tolist()), tuple(dataset.lengths.tolist()), batch, window)
 
 
 def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
@@ -92,4 +104,5 @@ def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
 def _how_to_make(stream: Stream, quality: str, folder: Path | None) -> str:
     custom = stream.name == "custom"
     what = "--tasks " + " ".join(dict.fromkeys(task.env for task in stream.tasks)) if custom else stream.name
-    return f"'comad collect {what} --quality {quality}{f' --data {folder}' if folder else ''}'"
+    verb = f"data mix {what}" if quality == "mixed" else f"collect {what} --quality {quality}"
+    return f"'comad {verb}{f' --data {folder}' if folder else ''}'"

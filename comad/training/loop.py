@@ -32,6 +32,10 @@ CHUNK = 50
 """Updates in one call of the compiled program: after each, progress is shown and a wish to stop is heard."""
 FEW = 4
 """And in a call of methods that change between the data of several tasks."""
+LONG_EVALUATIONS, LONG_BATCH = 5, 256
+"""Evaluations per task and steps per update where actions are vectors: one evaluation of 32 episodes is 32,000 steps of a simulator."""
+WINDOW = 20
+"""Steps over which agents of such worlds remember while they learn, if they remember."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,19 @@ class Budget:
     episodes: int = 32
     """Episodes per task and evaluation."""
     batch: int = 32
-    """Episodes per update, on average."""
+    """Episodes per update, on average; steps, where episodes are cut into pieces (`window_of`)."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.evaluations <= self.updates:
             raise UserError(
                 f"{self.evaluations} evaluations do not fit into {self.updates} updates; give fewer evaluations or more updates"
             )
+
+    @classmethod
+    def of(cls, spec: Spec, updates: int, evaluations: int | None, episodes: int, batch: int | None) -> "Budget":
+        """With what suits a world where nothing is given: long episodes are played less often, and learned from by steps."""
+        few, steps = (LONG_EVALUATIONS, LONG_BATCH) if spec.continuous else (cls.evaluations, cls.batch)
+        return cls(updates, few if evaluations is None else evaluations, episodes, steps if batch is None else batch)
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -190,6 +200,15 @@ def create(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updat
 def check_fit(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int) -> None:
     """Let the method refuse a stream that it cannot learn, before anything is written."""
     jax.eval_shape(_init(method, stream, lessons, updates), jax.random.key(0))
+
+
+def window_of(method: Method[Any], stream: Stream, specs: tuple[Spec, ...]) -> int | None:
+    """Steps that a method must see in a row: one if its agents remember nothing; none are cut where episodes are short."""
+    if not specs[0].continuous:
+        return None
+    state = jax.eval_shape(partial(method.init, stream=stream, specs=specs, updates=stream.updates), jax.random.key(0))
+    memory = jax.eval_shape(lambda state: method.start(state, specs[0].num_agents), state)
+    return WINDOW if any(leaf.size for leaf in jax.tree.leaves(memory)) else 1
 
 
 def _init(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int) -> Callable[[PRNGKey], Any]:

@@ -3,10 +3,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from aiming import Aiming
 from recorded import FULL_VIEW, SHORT_SIGHT, record
 
 from comad.datasets.batches import gather, upload
-from comad.datasets.packing import Packing
+from comad.datasets.packing import Packing, Pieces
 from comad.datasets.store import Dataset
 from comad.envs.navigation import Navigation
 from comad.types import Batch
@@ -47,3 +48,30 @@ def test_the_last_action_is_the_one_before_and_none_at_the_start(tmp_path: Path)
     rows, times = np.nonzero(present & ~first)
     assert (told[rows, times].argmax(-1) == np.asarray(batch.actions)[rows, times - 1]).all()
     assert (told[rows, times].sum(-1) == 1).all()
+
+
+def test_an_outcome_is_its_episodes_return_in_standard_deviations(tmp_path: Path) -> None:
+    dataset = record(tmp_path / "data")
+    batch, moment = batch_of(dataset)
+    reward, episode = dataset.read("reward"), np.repeat(np.arange(len(dataset.lengths)), np.asarray(dataset.lengths) + 1)
+    totals = np.bincount(episode, reward)
+    assert totals.std() > 0
+    expected = ((totals - totals.mean()) / totals.std())[episode[moment]] * np.asarray(batch.present)
+    assert np.allclose(batch.outcome, expected, atol=1e-5) and np.asarray(batch.outcome).any()
+
+
+def test_a_piece_knows_what_was_done_before_it_and_that_value_lies_beyond_a_limit(tmp_path: Path) -> None:
+    dataset = record(tmp_path / "data", Aiming(limit=5, edge=1.6), episodes=30)
+    packing = Pieces(tuple(dataset.starts.tolist()), tuple(dataset.lengths.tolist()), 32, window=1)
+    index = packing.index(0, 0, 1)
+    batch = jax.jit(gather, static_argnums=0)(dataset.spec, upload(dataset), index)
+    moment, first, actions = np.asarray(index.moment), np.asarray(index.first)[:, 0], dataset.read("actions")
+    told = np.asarray(batch.tokens.own)[..., -1:]
+    assert first.any() and not first.all()
+    np.testing.assert_array_equal(told[:, 0][first], 0.0)
+    np.testing.assert_array_equal(told[:, 0][~first], actions[moment[:, 0] - 1][~first])
+    np.testing.assert_array_equal(told[:, 1], actions[moment[:, 0]])
+    # The last step of an episode is terminal where it fell, and not where time was up.
+    ends = dict(zip((np.asarray(dataset.starts) + dataset.lengths - 1).tolist(), dataset.read("episode.terminated").tolist(), strict=True))
+    assert np.asarray(batch.terminated)[:, 0].tolist() == [ends.get(at, False) for at in moment[:, 0].tolist()]
+    assert len(set(ends.values())) == 2

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comad.datasets.packing import Index, Packing
+from comad.datasets.packing import Index, Packing, Pieces
 from comad.errors import UserError
 
 
@@ -88,3 +88,29 @@ def test_rows_are_well_filled(lengths: np.ndarray) -> None:
 def test_a_batch_larger_than_the_dataset_is_refused() -> None:
     with pytest.raises(UserError, match="a batch of 32 episodes cannot be drawn from 3"):
         plan([1, 2, 3], 32)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=40), window=st.integers(1, 7), seed=st.integers(0, 2**20))
+def test_pieces_hold_every_step_once_with_the_moment_after_it(lengths: list[int], window: int, seed: int) -> None:
+    starts = np.concatenate([[0], np.cumsum(np.array(lengths) + 1)[:-1]])
+    packing = Pieces(tuple(starts.tolist()), tuple(lengths), batch=window, window=window)  # one row per batch
+    assert packing.rows == 1 and packing.row_length == window + 1
+    taken: list[int] = []
+    for update in range(packing.batches_per_epoch):
+        index = packing.index(seed, 1, update)
+        moment, step, present, first = (np.asarray(part)[0] for part in (index.moment, index.step, index.present, index.first))
+        assert (np.diff(moment[present]) == 1).all() and step.sum() == present.sum() - 1 and not step[-1]
+        assert first.any() == (moment[0] in starts) and not first[1:].any()
+        taken += moment[step].tolist()
+    steps = [start + step for start, length in zip(starts.tolist(), lengths, strict=True) for step in range(length)]
+    assert sorted(taken) == steps
+    filled = len(steps) + packing.batches_per_epoch
+    assert packing.padding == pytest.approx(1 - filled / (packing.batches_per_epoch * (window + 1)))
+
+
+def test_pieces_of_some_episodes_are_of_these_only() -> None:
+    packing = Pieces((0, 11, 22), (10, 10, 10), batch=64, window=1)
+    index = packing.only(np.array([1])).index(0, 0, 5)
+    # Fewer steps than a batch holds: they come again and again.
+    assert index.moment.shape == (64, 2) and set(np.asarray(index.moment)[:, 0].tolist()) == set(range(11, 21))

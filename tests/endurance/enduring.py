@@ -8,8 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from comad import streams
-from comad.cli.teams import playable
+from comad import envs, streams
 from comad.datasets import library
 from comad.datasets.collect import collect
 from comad.experts.library import get
@@ -32,7 +31,7 @@ def held() -> dict[str, int]:
 
 def endure(folder: Path, budget: Budget, method: Any) -> None:
     """Train, and say after every evaluation what is held."""
-    env = playable("cn-3")
+    env = envs.make("cn-3")
     for _ in collect(library.place("cn-3", "expert", folder / "data"), env, get(env, "expert")[0], "expert", 500, 0, {}):
         pass
     lessons = prepare(STREAM, "expert", budget.batch, folder / "data")

@@ -11,8 +11,8 @@ from recorded import record
 from reliability import tried
 
 from comad import streams
-from comad.cli.teams import playable
 from comad.datasets import library
+from comad.envs import make
 from comad.runs.standing import look
 
 ENDURING = Path(__file__).with_name("enduring.py")
@@ -58,7 +58,7 @@ def processes_of(folder: Path) -> list[str]:
 @pytest.mark.promise("clean-grid")
 def test_a_grid_of_many_runs_leaves_nothing_behind(tmp_path: Path) -> None:
     for task in streams.find("lbf").tasks:
-        record(library.place(task.env, "random", tmp_path / "data"), playable(task.env))
+        record(library.place(task.env, "random", tmp_path / "data"), make(task.env))
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "COMAD_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
     quick = "--streams lbf --qualities random --methods ft --updates 1 --evaluations 1 --episodes 1 --batch 1"

@@ -112,8 +112,8 @@ def test_weights_are_refused_in_another_world_or_when_damaged(tmp_path: Path) ->
     agent = qmix.init(TINY, ENV, jax.random.key(0)).online.agent
     card = Card(ENV.spec.env, ENV.spec.rules, "expert", "qmix", settings(TINY), "", 0, 64, 0.1, 10, 0.5, 0.5, 3.0, "comad experts train")
     library.put(tmp_path, agent, card)
-    player, found = library.get(ENV, "expert", tmp_path)
-    assert found.total == 0.5 and (player.agent.own.weight == agent.own.weight).all()
+    team, found = library.load(ENV, "expert", tmp_path)
+    assert found.total == 0.5 and (team.own.weight == agent.own.weight).all()
     with pytest.raises(UserError, match="no medium player"):
         library.get(ENV, "medium", tmp_path)
     weights = tmp_path / ENV.spec.env / "expert.safetensors"

@@ -1,12 +1,14 @@
 import jax
 import numpy as np
 import pytest
+from battles import playable
 
 from comad import envs, streams
 from comad.envs.base import Env
 from comad.envs.rollout import episode_keys, rollout
 from comad.experts import library
 
+BATTLES = ("3m",)
 TASKS = [task.env for name in ("cn", "lbf") for task in streams.find(name).tasks]
 
 
@@ -19,12 +21,24 @@ def test_every_task_has_an_expert_and_a_medium_team_worth_about_half(name: str) 
     assert 0.45 <= medium.total / expert.total <= 0.70
 
 
-@pytest.mark.parametrize(("name", "quality"), [("cn-2", "expert"), ("lbf-bottom", "medium")])
+@playable
+@pytest.mark.parametrize("name", BATTLES)
+def test_every_battle_that_is_shipped_is_won_by_its_expert_and_half_as_often_by_its_medium_team(name: str) -> None:
+    env = envs.make(name)
+    (_, expert), (_, medium) = (library.get(env, quality) for quality in library.QUALITIES)
+    assert expert.episodes == medium.episodes == 2000
+    assert expert.success >= 0.9 and 0.45 <= medium.success / expert.success <= 0.70
+
+
+@pytest.mark.parametrize(
+    ("name", "quality"),
+    [("cn-2", "expert"), ("lbf-bottom", "medium"), pytest.param("3m", "expert", marks=[pytest.mark.slow, playable])],
+)
 def test_a_team_plays_as_its_card_says(name: str, quality: str) -> None:
     env = envs.make(name)
     assert isinstance(env, Env)
     player, card = library.get(env, quality)
     outcome, _ = rollout(env, player, episode_keys(jax.random.key(5), 0, 256))
     # Three standard errors of a share over 256 episodes.
-    spread = 3 * np.sqrt(max(card.total * (1 - card.total), 0.01) / 256)
-    assert float(outcome.total.mean()) == pytest.approx(card.total, abs=spread)
+    spread = 3 * np.sqrt(max(card.success * (1 - card.success), 0.01) / 256)
+    assert float(outcome.success.mean()) == pytest.approx(card.success, abs=spread)

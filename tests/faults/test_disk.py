@@ -134,8 +134,8 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, peaceful: dict
 
 @pytest.mark.promise("clock", "damage")
 def test_a_training_of_experts_skips_what_is_damaged_and_minds_no_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("qmix", "evaluate"):
-        monkeypatch.setattr(training, name, getattr(training, name))
+    monkeypatch.setattr(training, "evaluate", training.evaluate)
+    monkeypatch.setattr(os, "fsync", os.fsync)
     teaching.stand_in()
     ticks = iter(range(1_000_000, 0, -7))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(ticks)))  # after a restart of the machine it begins anew
@@ -152,7 +152,7 @@ def test_a_training_of_experts_skips_what_is_damaged_and_minds_no_clock(tmp_path
         assert teaching.end(folder) == whole
         tried()
     with pytest.raises(UserError, match="holds another run: seed is 0 there and 1 here"):
-        next(iter(training.train(teaching.ENV, teaching.FIVE_TURNS, 1, tmp_path / "whole", every=10)))
+        next(iter(training.train(teaching.ENV, teaching.FiveTurns(), 1, tmp_path / "whole", every=10)))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from recorded import record
 
-from comad import streams
-from comad.cli.teams import playable
+from comad import envs, streams
 from comad.datasets import library
 from comad.files import sha256
 from comad.runs.standing import look
@@ -49,7 +48,7 @@ def kill_tree(process: int) -> None:
 @pytest.mark.promise("killed-grid")
 def test_no_finished_run_is_made_again_and_the_table_is_the_same(tmp_path: Path) -> None:
     for task in streams.find("lbf").tasks:
-        record(library.place(task.env, "random", tmp_path / "data"), playable(task.env))
+        record(library.place(task.env, "random", tmp_path / "data"), envs.make(task.env))
     whole = table(start(tmp_path, "whole"))
 
     killed = start(tmp_path, "killed")

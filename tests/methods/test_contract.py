@@ -31,8 +31,8 @@ def batch() -> Batch:
     return small_batch()
 
 
-# These two take most to compile after COMAD, and FS is FT with another beginning.
-SLOW = {"hissd", "odis", "fs"}
+# The first two take most to compile after COMAD, FS is FT with another beginning, and COMAD-plus is compiled by its own tests.
+SLOW = {"hissd", "odis", "fs", "comad-plus"}
 EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in METHODS]
 
 

@@ -103,6 +103,24 @@ def test_summaries_ignore_the_order_of_entities_and_what_is_not_seen() -> None:
     assert same(call(encoder, hidden)[0], call(encoder, moved)[0]) and not np.allclose(call(encoder, hidden)[0], own, atol=1e-3)
 
 
+@pytest.mark.parametrize("full_view", [True, False])
+def test_through_relations_a_target_looks_at_the_team_that_is_there(full_view: bool) -> None:
+    spec = dataclasses.replace(CN, full_view=full_view)
+    encoder, plain = (fresh(lambda draws, on=on: ObservationEncoder.create(draws, spec, on)) for on in (True, False))
+    assert encoder.relations is not None and plain.relations is None
+    tokens = random_tokens(CN, 4)
+    shuffled = dataclasses.replace(tokens, targets=tokens.targets[..., ::-1, :])
+    assert np.allclose(call(encoder, shuffled)[0], call(encoder, tokens)[0], atol=1e-5)
+    # Without relations and without looking at allies a target says the same whoever stands beside it.
+    gone = dataclasses.replace(tokens, ally_seen=jnp.zeros_like(tokens.ally_seen))
+    moved = dataclasses.replace(gone, allies=gone.allies + 1.0)
+    if full_view:
+        # There everyone is also an ally of somebody: the first agent is told of by the second.
+        assert not np.allclose(call(encoder, tokens)[0], call(encoder, gone)[0], atol=1e-3)
+    else:
+        assert same(call(encoder, gone)[0], call(encoder, moved)[0])
+
+
 @pytest.mark.parametrize("agents", [1, 3])
 def test_where_all_see_all_sharing_what_they_see_changes_nothing(agents: int) -> None:
     spec = Navigation(agents, 8).spec

@@ -1,0 +1,304 @@
+"""COMAD-plus: COMAD where its own data show it weak, with every departure a setting of its own."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from comad.methods import descent, omiga
+from comad.methods.bands import Bands, follow_share
+from comad.methods.base import Logs, remembers
+from comad.methods.learned import Actor, Familiarity, Learned, family, move
+from comad.methods.library import FOLLOWED, Library, admit
+from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
+from comad.methods.omiga import Critics, acting, bounded, masked_mean
+from comad.networks import density, skills
+from comad.networks.heads import create_heads, each, pick, put
+from comad.networks.layers import initialize
+from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
+
+SMALLEST_SPREAD = 1e-4
+"""Of advantages: below, they are rounding."""
+
+
+class PlusState(eqx.Module):
+    """Everything a run of COMAD-plus is."""
+
+    actors: Actor
+    """One per family of skills, on a leading axis; they share nothing."""
+    familiarities: Familiarity
+    """Likewise."""
+    critics: Critics
+    targets: Critics
+    optimizer: descent.Optimizer
+    library: Library
+    bands: Bands
+    spread: Float[Array, ""]
+    """Of the advantages on this task, followed."""
+    task: Int[Array, ""]
+    update: Int[Array, ""]
+    """Updates made on this task."""
+    updates: int = eqx.field(static=True)
+
+    @property
+    def active(self) -> Learned:
+        """What is learned now: one family, so that nothing can touch the others."""
+        actor, familiarity = pick((self.actors, self.familiarities), self.library.active)
+        return Learned(actor, familiarity, (self.critics.q, self.critics.mixer), self.critics.v)
+
+
+@dataclass(frozen=True)
+class ComadPlus:
+    """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
+
+    Five departures, each with the setting that takes it back:
+
+    - an action's weight is exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in
+      standard deviations (``--temperature 1000 --sharpness 0``: plain cloning);
+    - every family has a trunk of its own, which begins as a copy of the most similar family's (``--inherit nothing``), and old ones keep
+      every bit;
+    - skills are free to carry some information before the KL holds them (``--free-bits 0``);
+    - a head is used again if it scores the new situations as it scores its own (``familiar``), for which there is no unit either;
+    - old skills count by how well they explain the new task's actions (``--no-multipliers``).
+    """
+
+    learning_rate: float = 5e-4
+    """Of AdamW, for all groups."""
+    weight_decay: float = 1e-3
+    """Of AdamW."""
+    clip: float = 1.0
+    """Largest norm of each group's gradient."""
+    discount: float = 0.99
+    """Worth of a reward one step later."""
+    target_rate: float = 0.005
+    """Share of the online critics that flows into their targets per update."""
+    temperature: float = 3.0
+    """How closely to follow what was recorded, in spreads of the task's advantages."""
+    sharpness: float = 2.0
+    """How much rather to follow episodes that ended well, per standard deviation of the task's returns."""
+    relations: bool = True
+    """Let every target look at the team before agents look at the targets."""
+    inherit: Literal["actor", "trunk", "nothing"] = "actor"
+    """What a new family takes over from the most similar one."""
+    skill: skills.Kind = "gaussian"
+    """What a skill is."""
+    skill_size: int = 16
+    """Dimensions of a skill, or classes."""
+    kl_weight: float = 1.0
+    """How strongly prior and posterior are drawn together."""
+    free_bits: float = 0.1
+    """Information per agent and moment, in nats, that a skill may carry for nothing."""
+    noise: float = 0.1
+    """Spread of the noise from which the density estimator tells recorded states."""
+    familiar: float = 0.9
+    """How much new situations must be like a head's own for it to be used again: 1 as much as its own, 0 as noise."""
+    stage_two: bool = True
+    """Whether old skills guide new ones in the second half of a task."""
+    consulted: int = 2
+    """How many old families guide: the most similar ones. What guidance costs grows with them, not with the stream."""
+    multipliers: bool = True
+    """Let an old family count by how much better than chance it explains the recorded actions; otherwise all count fully."""
+    critic_jolt: float = 0.01
+    """How far each critic network is moved at the start of a task."""
+    recurrent: bool | None = None
+    """Whether agents remember; by default where actions are numbered."""
+
+    def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlusState:
+        """Fresh networks with room for a family per task."""
+        capacity = len(stream.tasks)
+        critic_key, family_key = jax.random.split(key)
+        critics = initialize(lambda draws: Critics.create(draws, specs[0]), critic_key)
+        actors, familiarities = create_heads(
+            lambda draws: family(draws, specs[0], self.skill, self.skill_size, remembers(self.recurrent, specs[0]), self.relations),
+            family_key,
+            capacity,
+        )
+        state = PlusState(
+            actors=actors,
+            familiarities=familiarities,
+            critics=critics,
+            targets=critics,
+            optimizer=None,
+            library=Library.create(capacity, len(stream.tasks)),
+            bands=Bands.create(capacity),
+            spread=jnp.float32(1.0),
+            task=jnp.int32(0),
+            update=jnp.int32(0),
+            updates=updates,
+        )
+        return replace(state, optimizer=descent.fresh(state.active))
+
+    def begin(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
+        """Use a family again or let one grow from the most similar; jolt the critics, forget the optimizer's momentum."""
+        likeness = self.likeness(state, sample.state, sample.present)
+        library = admit(state.library, task, likeness, "absolute", self.familiar, 0.0, True)
+        similar = jnp.where(state.library.opened, likeness, -jnp.inf).argmax()
+        grows = (library.used > state.library.used) & (state.library.used > 0)
+        critics = omiga.unsettle(state.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
+        return replace(
+            state,
+            actors=self.grow(state.actors, jnp.where(grows, similar, library.active), library.active),
+            critics=critics,
+            targets=critics,
+            optimizer=jax.tree.map(jnp.zeros_like, state.optimizer),
+            library=library,
+            spread=jnp.float32(1.0),
+            task=jnp.asarray(task, jnp.int32),
+            update=jnp.int32(0),
+        )
+
+    def grow(self, actors: Actor, similar: Int[Array, ""], new: Int[Array, ""]) -> Actor:
+        """The actors with one of them begun as a copy of another; of itself, nothing happens."""
+        if self.inherit == "nothing":
+            return actors
+        source = pick(actors, similar)
+        if self.inherit == "trunk":
+            source = replace(source, head=pick(actors.head, new))
+        return put(actors, new, source)
+
+    def update(self, state: PlusState, batch: Batch, key: PRNGKey) -> tuple[PlusState, Logs]:
+        """One step of all four groups of the active family; the other families keep every bit."""
+        loss_key, guide_key = jax.random.split(key)
+        guided = (state.library.used > 1) & (state.update >= state.updates // 2)
+        guidance = jnp.zeros((*batch.step.shape, batch.actions.shape[2]))
+        if self.stage_two and self.neighbors(state) > 0:
+            guidance = jax.lax.cond(guided, lambda: self.guide(state, batch, guide_key), lambda: guidance)
+        active = state.active
+        gradient, ((own, noisy), logs) = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
+        moved, optimizer, norms = move(active, gradient, state.optimizer, self.clip, self.learning_rate, self.weight_decay)
+        actors, familiarities = put((state.actors, state.familiarities), state.library.active, (moved.actor, moved.familiarity))
+        state = replace(
+            state,
+            actors=actors,
+            familiarities=familiarities,
+            critics=moved.critics,
+            targets=optax.incremental_update(moved.critics, state.targets, self.target_rate),
+            optimizer=optimizer,
+            bands=state.bands.learn(state.library.active, own, noisy, batch.present, follow_share(state.update)),
+            spread=state.spread + FOLLOWED * (jnp.maximum(logs["advantage_spread"], SMALLEST_SPREAD) - state.spread),
+            update=state.update + 1,
+        )
+        return state, {**logs, **norms}
+
+    def loss(
+        self, learned: Learned, state: PlusState, batch: Batch, guidance: Float[Array, "row time agent"], key: PRNGKey
+    ) -> tuple[Float[Array, ""], tuple[tuple[Array, Array], Logs]]:
+        """The sum of all objectives; no two of them share a weight."""
+        skill_key, noise_key = jax.random.split(key)
+        alpha = self.temperature * state.spread
+        q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, alpha, self.discount)
+        valid, advantage = acting(batch), exponent * alpha
+        weight = self.weigh(exponent + guidance, batch)
+        imitation = imitate(learned.actor, batch, self.skill, True, skill_key)
+        policy_loss = -masked_mean(weight * imitation.log_probability, valid)
+        # Held as strongly as actions are imitated; otherwise the skill would leak those that weigh most.
+        kl_loss = masked_mean(weight * imitation.divergence, valid)
+        density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
+        center = masked_mean(advantage, valid)
+        losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "kl": kl_loss}
+        logs = {**losses, **familiarity, **spread_of_weights(weight, batch), **imitation.logs}
+        logs["advantage_spread"] = jnp.sqrt(masked_mean(jnp.square(advantage - center), valid))
+        total = q_loss + v_loss + policy_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss
+        return total, jax.lax.stop_gradient((odds, logs))
+
+    def weigh(self, exponent: Float[Array, "row time agent"], batch: Batch) -> Float[Array, "row time agent"]:
+        """Weights of recorded actions, of mean one in every batch, so that nothing has to be tuned to their size."""
+        exponent = bounded(exponent + self.sharpness * batch.outcome[..., None])
+        weight, valid = jnp.exp(exponent), acting(batch)
+        return jnp.where(valid, weight / jnp.maximum(masked_mean(weight, valid), 1e-6), 0.0)
+
+    def neighbors(self, state: PlusState) -> int:
+        """How many old families can be consulted at all."""
+        return min(self.consulted, len(state.library.own_score) - 1)
+
+    def guide(self, state: PlusState, batch: Batch, key: PRNGKey) -> Float[Array, "row time agent"]:
+        """What the most similar old families say of the recorded actions, each where situations are like its own."""
+        others = state.library.opened & (jnp.arange(len(state.library.scores)) != state.library.active)
+        _, consulted = jax.lax.top_k(jnp.where(others, state.library.scores, -jnp.inf), self.neighbors(state))
+        actors, familiarities = jax.tree.map(lambda leaf: leaf[consulted], (state.actors, state.familiarities))
+
+        def ask(actor: Actor) -> Float[Array, "row time agent"]:
+            view = look(actor, batch)
+            skill = skills.draw(self.skill, actor.head.prior(view.history), key)
+            return actor.head.policy.log_probability(view, skill, batch.available, batch.actions)
+
+        said = each(actors, ask)
+        bands = jax.tree.map(lambda leaf: leaf[consulted], state.bands)
+        like = jnp.exp(-bands.outside(odds_of(familiarities, batch.state))) * others[consulted].reshape(-1, 1, 1)
+        share = like / jnp.maximum(like.sum(0, keepdims=True), 1.0)
+        if self.multipliers:
+            said = said * self.merit(said, batch).reshape(-1, 1, 1, 1)
+        return (share[..., None] * said).sum(0)
+
+    def merit(self, said: Float[Array, "head row time agent"], batch: Batch) -> Float[Array, " head"]:
+        """Lambda: how much better than chance a family explains the actions that count; 1 perfectly, 0 no better."""
+        weight = self.weigh(jnp.zeros(said.shape[1:]), batch)
+        continuous = jnp.issubdtype(batch.actions.dtype, jnp.floating)
+        choices = 2.0 ** batch.actions.shape[-1] if continuous else jnp.maximum(batch.available.sum(-1), 1)
+        valid, chance = acting(batch), -jnp.log(choices) * jnp.ones(said.shape[1:])
+        fit = jax.vmap(lambda one: masked_mean(weight * one, valid))(said)
+        return jnp.clip(1.0 - fit / jnp.minimum(masked_mean(weight * chance, valid), -1e-6), 0.0, 1.0)
+
+    def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
+        """Set the active family's band by a sample of its own data, and of that data with noise."""
+        familiarity = pick(state.familiarities, state.library.active)
+        own, noisy = density.tell(familiarity.trunk, familiarity.head, sample.state, self.noise, key)
+        return replace(state, bands=state.bands.learn(state.library.active, own, noisy, sample.present, 1.0))
+
+    def likeness(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
+        """How much situations are like every family's own."""
+        return state.bands.likeness(odds_of(state.familiarities, situations), there)
+
+    def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+        """The family whose own situations a task's data is most like."""
+        return jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf).argmax()
+
+    def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:
+        """The family whose own situations these are most like."""
+        there = jnp.ones(situations.context.shape[:-1], bool)
+        return jnp.where(state.library.opened, self.likeness(state, situations, there), -jnp.inf).argmax()
+
+    def familiarity(self, state: PlusState, situations: StateTokens) -> Float[Array, "head *batch"]:
+        """Minus the distance of situations from every family's band, in widths of it; minus infinity for those never opened."""
+        away = -state.bands.outside(odds_of(state.familiarities, situations))
+        return jnp.where(state.library.opened.reshape(-1, *[1] * (away.ndim - 1)), away, -jnp.inf)
+
+    def reuse_weights(self, state: PlusState, situations: StateTokens) -> Float[Array, "head *batch"]:
+        """How much every family would have to say."""
+        return jax.nn.softmax(self.familiarity(state, situations), axis=0)
+
+    def inferred_skills(self, state: PlusState, batch: Batch, head: Int[Array, ""]) -> Float[Array, "row time agent size"]:
+        """Means of a family's prior p(z | history) at every recorded moment; of classes, their probabilities."""
+        actor = pick(state.actors, head)
+        return skills.expected(self.skill, actor.head.prior(look(actor, batch).history))
+
+    def describe(self, state: PlusState) -> dict[str, Array]:
+        """How many families there are and were before this task, which one learns, and how alike each one's situations were."""
+        library, bands = state.library, state.bands
+        return {**library.counts(state.task), "scores": library.scores, "own_score": jnp.ones_like(bands.noise), "noise_score": bands.noise}
+
+    def start(self, state: PlusState, num_agents: int) -> Float[Array, "agent size"]:
+        """Empty memory."""
+        return pick(state.actors, 0).trunk.start(num_agents)
+
+    def act(
+        self,
+        state: PlusState,
+        memory: Float[Array, "agent size"],
+        tokens: Tokens,
+        available: Bool[Array, "agent action"],
+        head: Int[Array, ""],
+        greedy: Bool[Array, ""],
+        key: PRNGKey,
+    ) -> tuple[Actions, Float[Array, "agent size"]]:
+        """A skill from one's own history, an action from skill and history; the likeliest if greedy, else drawn."""
+        return play(pick(state.actors, head), self.skill, memory, tokens, available, greedy, key)
+
+
+def odds_of(familiarities: Familiarity, situations: StateTokens) -> Float[Array, "head *batch"]:
+    """How familiar situations are to every family's own estimator."""
+    return each(familiarities, lambda one: one.head(one.trunk(situations))[..., 0])

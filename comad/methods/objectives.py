@@ -1,0 +1,103 @@
+"""What methods with skills descend: imitation of recorded actions through a skill, and telling recorded situations from noise."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from comad.methods.base import Logs
+from comad.methods.learned import Actor, Familiarity
+from comad.methods.omiga import acting, masked_mean
+from comad.networks import density, skills
+from comad.networks.policy import View
+from comad.types import Actions, Batch, PRNGKey, Tokens
+
+
+class Imitation(eqx.Module):
+    """How well recorded actions are explained by skills that hindsight finds, and how far those are from what an agent infers alone."""
+
+    log_probability: Float[Array, "row time agent"]
+    """Of the recorded actions, with the skill from the posterior."""
+    divergence: Float[Array, "row time agent"]
+    """KL of prior and posterior."""
+    logs: Logs
+
+
+def look(actor: Actor, batch: Batch) -> View:
+    """What agents see and have seen at every moment of a batch."""
+    rows, agents = batch.step.shape[0], batch.actions.shape[2]
+    return actor.trunk(actor.trunk.start(rows, agents), batch.tokens, batch.first)[0]
+
+
+def play(
+    actor: Actor,
+    kind: skills.Kind,
+    memory: Float[Array, "agent size"],
+    tokens: Tokens,
+    available: Bool[Array, "agent action"],
+    greedy: Bool[Array, ""],
+    key: PRNGKey,
+) -> tuple[Actions, Float[Array, "agent size"]]:
+    """One moment of an actor of one head: a skill from one's own history, an action from skill and history, and the memory after it."""
+    skill_key, action_key = jax.random.split(key)
+    moment = jax.tree.map(lambda leaf: leaf[None, None], tokens)
+    view, following = actor.trunk(memory[None], moment, jnp.zeros((1, 1), bool))
+    prior, possible = actor.head.prior(view.history), available[None, None]
+    skill = jnp.where(greedy, skills.likeliest(kind, prior), skills.draw(kind, prior, skill_key))
+    likeliest, drawn = actor.head.policy.mode(view, skill, possible), actor.head.policy.sample(view, skill, possible, action_key)
+    return jnp.where(greedy, likeliest, drawn)[0, 0], following[0]
+
+
+def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool, key: PRNGKey) -> Imitation:
+    """Explain recorded actions (Eq. 5, 6) with an actor of one head.
+
+    Args:
+        actor: who explains.
+        batch: what was recorded.
+        kind: of skill.
+        into_posterior: whether the posterior gives way to the prior too.
+        key: draws the skills.
+    """
+    valid, view = acting(batch), look(actor, batch)
+    prior = actor.head.prior(view.history)
+    posterior = actor.head.posterior(actor.posterior(batch.state, batch.actions))
+    chance = skills.noise(kind, posterior, key)
+    log_probability, hit = actor.head.policy.judge(view, skills.settle(kind, posterior, chance), batch.available, batch.actions)
+    divergence = skills.divergence(kind, posterior if into_posterior else jax.lax.stop_gradient(posterior), prior)
+    # How well the skill does that the agent will have to infer: far worse than with hindsight means that skills leak the action.
+    alone = jax.lax.stop_gradient(skills.settle(kind, prior, chance))
+    own_log_probability, own_hit = actor.head.policy.judge(view, alone, batch.available, batch.actions)
+    logs = {
+        "log_probability_posterior": masked_mean(log_probability, valid),
+        "log_probability_prior": masked_mean(own_log_probability, valid),
+    }
+    if hit is not None and own_hit is not None:
+        logs["accuracy_posterior"] = masked_mean(hit.astype(float), valid)
+        logs["accuracy_prior"] = masked_mean(own_hit.astype(float), valid)
+    return Imitation(log_probability, divergence, logs)
+
+
+def familiarize(
+    familiarity: Familiarity, batch: Batch, noise: float, key: PRNGKey
+) -> tuple[Float[Array, ""], tuple[Float[Array, "row time"], Float[Array, "row time"]], Logs]:
+    """The loss by which recorded situations become familiar and noisy ones do not (Eq. 11), and the scores of both."""
+    recorded, noisy = density.tell(familiarity.trunk, familiarity.head, batch.state, noise, key)
+    loss = masked_mean(density.contrast(recorded, noisy), batch.present)
+    logs = {
+        "density_loss": loss,
+        "log_odds": masked_mean(recorded, batch.present),
+        "log_odds_noise": masked_mean(noisy, batch.present),
+    }
+    return loss, (recorded, noisy), logs
+
+
+def spread_of_weights(weight: Float[Array, "row time agent"], batch: Batch) -> Logs:
+    """How recorded actions are weighed."""
+    valid = acting(batch)
+    mean = masked_mean(weight, valid)
+    return {
+        "weight": mean,
+        "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight - mean), valid)),
+        "weight_smallest": jnp.where(valid, weight, jnp.inf).min(),
+        "weight_largest": jnp.where(valid, weight, 0.0).max(),
+    }

@@ -1,0 +1,134 @@
+"""COMAD-plus: what each of its departures promises."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from learners import KEY, make, same, small_batch
+
+from comad.methods.bands import INSIDE, Bands
+from comad.methods.base import Method, Portrays
+from comad.methods.comad_plus import ComadPlus, PlusState
+from comad.methods.omiga import acting
+from comad.networks.heads import pick
+from comad.types import Batch
+
+STRICT = ComadPlus(familiar=10.0, multipliers=False)
+"""Never uses a head again, and listens to all, though nobody has learned much in four updates."""
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    return small_batch()
+
+
+@pytest.fixture(scope="module")
+def grown(batch: Batch) -> tuple[PlusState, PlusState, PlusState, list[dict[str, Any]]]:
+    """A state after its first task, at the beginning of its second, and after it, with that one's logs."""
+    begin, update, finish = (jax.jit(verb) for verb in (STRICT.begin, STRICT.update, STRICT.finish))
+    state, states, logs = make(STRICT), [], []
+    for task in range(2):
+        state = begin(state, jnp.int32(task), batch, KEY)
+        states.append(state)
+        for number in range(4):
+            state, log = update(state, batch, jax.random.fold_in(KEY, number))
+            logs.append(log)
+        state = finish(state, jnp.int32(task), batch, KEY)
+        states.append(state)
+    return states[1], states[2], states[3], logs[4:]
+
+
+def test_a_new_family_begins_as_its_parent_and_the_parent_keeps_every_bit(grown: Any) -> None:
+    first, begun, second, logs = grown
+    assert isinstance(STRICT, Method) and isinstance(STRICT, Portrays)
+    assert begun.library.head_of_task.tolist() == [0, 1] and int(begun.library.used) == 2
+    assert same(pick(begun.actors, 1), pick(first.actors, 0)) and not same(pick(first.actors, 1), pick(first.actors, 0))
+    assert same(pick((second.actors, second.familiarities), 0), pick((first.actors, first.familiarities), 0))
+    assert not same(pick(second.actors, 1), pick(begun.actors, 1))
+    # Old skills speak in the second half of the task, and only then.
+    spreads = [float(log["weight_spread"]) for log in logs]
+    assert abs(spreads[1] - spreads[0]) < 1e-3 < abs(spreads[2] - spreads[1])
+    assert all(float(log["weight"]) == pytest.approx(1.0, abs=1e-5) for log in logs)
+
+
+def test_what_is_inherited_is_a_setting(grown: Any, batch: Batch) -> None:
+    first = grown[0]
+    for inherit in ("trunk", "nothing"):
+        begun = jax.jit(replace(STRICT, inherit=inherit).begin)(first, jnp.int32(1), batch, KEY)
+        assert same(pick(begun.actors.trunk, 1), pick(first.actors.trunk, 0 if inherit == "trunk" else 1))
+        assert same(pick(begun.actors.head, 1), pick(first.actors.head, 1))
+
+
+def test_data_that_returns_gets_its_head_back(grown: Any, batch: Batch) -> None:
+    # As if it had learned long enough to tell noise.
+    first = replace(grown[0], bands=replace(grown[0].bands, noise=jnp.zeros(2)))
+    begun = jax.jit(ComadPlus().begin)(first, jnp.int32(1), batch, KEY)
+    assert begun.library.head_of_task.tolist() == [0, 0] and float(begun.library.scores[0]) == pytest.approx(1.0, abs=0.05)
+    assert same(begun.actors, first.actors)
+    elsewhere = replace(batch, state=replace(batch.state, agents=batch.state.agents + 3.0))
+    begun = jax.jit(ComadPlus().begin)(first, jnp.int32(1), elsewhere, KEY)
+    assert begun.library.head_of_task.tolist() == [0, 1] and float(begun.library.scores[0]) < 0.5
+
+
+def test_actions_weigh_by_how_their_episodes_ended(batch: Batch) -> None:
+    valid, outcome = np.asarray(acting(batch)), np.broadcast_to(np.asarray(batch.outcome)[..., None], acting(batch).shape)
+    assert len(set(outcome[valid].tolist())) == 2, "some succeed, some do not"
+    weight = np.asarray(ComadPlus(sharpness=0.5).weigh(jnp.zeros(valid.shape), batch))
+    better, worse = weight[valid & (outcome > 0)], weight[valid & (outcome < 0)]
+    assert better / worse[0] == pytest.approx(np.exp(0.5 * (outcome.max() - outcome.min())), rel=1e-5)
+    assert weight[valid].mean() == pytest.approx(1.0, abs=1e-5) and not weight[~valid].any()
+    assert np.asarray(ComadPlus(sharpness=0.0).weigh(jnp.full(valid.shape, 3.0), batch))[valid] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_old_families_count_by_how_much_better_than_chance_they_are(batch: Batch) -> None:
+    choices = jnp.maximum(batch.available.sum(-1), 1)
+    chance = -jnp.log(choices)
+    said = jnp.stack([jnp.zeros(chance.shape), 0.25 * chance, chance, 3 * chance])
+    assert np.asarray(ComadPlus().merit(said, batch)) == pytest.approx([1.0, 0.75, 0.0, 0.0], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_without_neighbors_nobody_guides(grown: Any, batch: Batch) -> None:
+    late = replace(grown[1], update=jnp.int32(3))
+    alone, silent = replace(STRICT, consulted=0), replace(STRICT, stage_two=False)
+    results = [jax.jit(method.update)(late, batch, KEY) for method in (alone, silent, STRICT)]
+    assert same(results[0], results[1]) and not same(results[0], results[2])
+
+
+@settings(max_examples=25, deadline=None)
+@given(scale=st.floats(0.1, 50.0), shift=st.floats(-100.0, 100.0), seed=st.integers(0, 1000))
+def test_likeness_has_no_unit(scale: float, shift: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    own, noisy, other = random.normal(2.0, 1.0, 4000), random.normal(-1.0, 2.0, 4000), random.normal(1.0, 1.0, 4000)
+    there = jnp.ones(4000, bool)
+
+    def likeness(*scores: np.ndarray) -> list[float]:
+        bands = Bands.create(1).learn(jnp.int32(0), jnp.asarray(own * scale + shift), jnp.asarray(noisy * scale + shift), there, 1.0)
+        return [float(bands.likeness(jnp.asarray(score * scale + shift)[None], there)[0]) for score in scores]
+
+    mine, noise, others = likeness(own, noisy, other)
+    assert mine == pytest.approx(1.0, abs=0.01) and noise == pytest.approx(0.0, abs=0.01) and 0.1 < others < 0.95
+
+
+def test_a_band_holds_nine_of_ten_and_follows_step_by_step() -> None:
+    own, there = jnp.arange(1000.0), jnp.ones(1000, bool)
+    bands = Bands.create(2).learn(jnp.int32(1), own, own + 5000.0, there, 1.0)
+    assert float((bands.outside(jnp.stack([own, own]))[1] == 0).mean()) == pytest.approx(INSIDE, abs=0.002)
+    assert (float(bands.low[1]), float(bands.high[1])) == pytest.approx((49.95, 949.05), abs=0.01) and float(bands.noise[1]) == 0.0
+    assert float(bands.outside(jnp.array([[0.0], [949.05 + 2 * 899.1]]))[1, 0]) == pytest.approx(2.0, abs=1e-3)
+    nearer = bands.learn(jnp.int32(1), own + 100.0, own, there, 0.25)
+    assert float(nearer.low[1]) == pytest.approx(49.95 + 25.0, abs=0.01) and float(nearer.low[0]) == float(bands.low[0])
+
+
+def test_masked_situations_do_not_count() -> None:
+    own = jnp.concatenate([jnp.arange(100.0), jnp.full(50, 1e6)])
+    there = jnp.arange(150) < 100
+    bands = Bands.create(1).learn(jnp.int32(0), own, own, there, 1.0)
+    assert float(bands.high[0]) < 100
+    # Noise that is as the own data leaves nothing to tell: what is inside is all there is.
+    assert float(bands.noise[0]) == pytest.approx(INSIDE, abs=0.02)
