@@ -13,13 +13,13 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, Key
 
 from comad import checkpoint
 from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Index
 from comad.errors import UserError
-from comad.evaluation import assess
+from comad.evaluation import TAKEN, assess
 from comad.methods.base import Logs, Lot, Method, Schedules
 from comad.methods.turns import BLOCK
 from comad.runs.run import Run
@@ -27,6 +27,7 @@ from comad.training.cost import Ledger
 from comad.training.lessons import Lesson
 from comad.types import PRNGKey, Spec, Stream
 
+PRNGKeys = Key[Array, "3"]
 CHUNK = 50
 """Updates in one call of the compiled program: after each, progress is shown and a wish to stop is heard."""
 FEW = 4
@@ -132,8 +133,7 @@ def train(
     """
     found = run.resume()
     begin, finish = (jax.jit(verb, donate_argnums=0) for verb in (method.begin, method.finish))
-    key = jax.random.key(seed)
-    state = create(method, stream, lessons, budget.updates, jax.random.fold_in(key, len(lessons)))
+    state = create(method, stream, lessons, budget.updates, creation_key(seed, len(lessons)))
     samples = [lesson.sample() for lesson in lessons]
     task, update = _place(found.position, budget) if found else (0, None)
     if found:
@@ -153,7 +153,7 @@ def train(
 
     for lesson in lessons[task:]:
         number, sample = jnp.int32(lesson.number), samples[lesson.number]
-        begin_key, update_key, finish_key = jax.random.split(jax.random.fold_in(key, lesson.number), 3)
+        begin_key, update_key, finish_key = task_keys(seed, lesson.number)
         if update is None:
             state, update = begin(state, number, sample, begin_key), 0
             yield _note_heads(run, method, state, lesson, "begin")
@@ -177,6 +177,19 @@ def train(
                 yield Stopped(lesson.number, update)
                 return
         update = None
+
+
+def creation_key(seed: int, num_tasks: int) -> PRNGKey:
+    """By which a run's state is made: the one after those of its tasks."""
+    return jax.random.fold_in(jax.random.key(seed), num_tasks)
+
+
+def task_keys(seed: int, task: int) -> PRNGKeys:
+    """By which a task is begun, learned (each update takes the one of its number below it) and finished.
+
+    JAX's ``split`` gives what ``fold_in`` gives for 0, 1 and 2: nobody else may use these below a task's key (`evaluation_key`).
+    """
+    return jax.random.split(jax.random.fold_in(jax.random.key(seed), task), TAKEN)
 
 
 def create(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int, key: PRNGKey) -> Any:
