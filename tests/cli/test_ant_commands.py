@@ -48,7 +48,7 @@ def test_one_team_records_every_side_of_its_world(
     capsys.readouterr()
     assert main(["data", "describe", "ant-reward-0-5t/expert"]) == 0
     said = capsys.readouterr().out
-    assert "a batch is 256 steps" in said and "hip" in said
+    assert "a batch is 128 steps" in said and "hip" in said
     with pytest.raises(UserError, match="no expert player for ant-dynamics-back"):
         library.get(ant_named("ant-dynamics-back"), "expert", weights)
 
