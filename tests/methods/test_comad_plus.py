@@ -57,6 +57,7 @@ def test_a_new_family_begins_as_its_parent_and_the_parent_keeps_every_bit(grown:
     assert all(float(log["weight"]) == pytest.approx(1.0, abs=0.05) for log in logs[:2])
 
 
+@pytest.mark.slow
 def test_what_is_inherited_is_a_setting(grown: Any, batch: Batch) -> None:
     first = grown[0]
     for inherit in ("trunk", "nothing"):
