@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-slow fuzz check install install-dev clean
+.PHONY: run test test-slow fuzz reliability check install install-dev clean
 
 run: install
 	$(BIN)/comad collect cn --quality expert
@@ -23,6 +23,11 @@ SECONDS ?= 60
 fuzz: install-dev
 	-$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,battle,ant,fuzz]'
 	PYTHONPATH=.:tests:tests/hostile $(BIN)/python tests/hostile/fuzz.py $(SECONDS)
+
+# Everything that is promised, tried anew, slow tests included; writes the table of docs/reliability.md.
+reliability: install-dev
+	COMAD_RELIABILITY=docs/reliability.json $(BIN)/python -m pytest -m "promise"
+	$(BIN)/python tests/reliability.py
 
 check: install-dev
 	$(BIN)/ruff format --check .

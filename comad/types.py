@@ -238,6 +238,16 @@ def settings(thing: Any) -> dict[str, Any]:
     return dataclasses.asdict(thing)
 
 
+LATER = {"later": True}
+"""Metadata of a setting that came later and whose default changes nothing."""
+
+
+def identifying(thing: Any) -> dict[str, Any]:
+    """Settings by which runs are told apart: without those that came later and are at rest, so that older runs remain the same ones."""
+    at_rest = {field.name for field in dataclasses.fields(thing) if field.metadata == LATER and getattr(thing, field.name) == field.default}
+    return {name: value for name, value in settings(thing).items() if name not in at_rest}
+
+
 def from_settings(kind: Any, values: dict[str, Any]) -> Any:
     """The dataclass that `settings` described; anything missing, left over or of another kind is an error, for files come from others."""
     found = {field.name: field.type for field in dataclasses.fields(kind)}

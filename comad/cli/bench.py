@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from comad.bench import envs, step
+from comad.bench import envs, scaling, step
 from comad.cli.grid import RunGrid
 from comad.cli.terminal import check_positive, progress, show_json, show_lines, show_table
 from comad.errors import UserError
@@ -134,6 +134,49 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Tasks:
+    """What an update and an evaluation of COMAD cost on streams of ever more tasks, each with a head of its own."""
+
+    sizes: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = scaling.SIZES
+    """Tasks of the stream, one measurement each."""
+    guides: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = (0, 4)
+    """Heads that stage 2 hears at most, one measurement each; 0 hears all."""
+    worlds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = scaling.WORLDS
+    """Worlds of the tasks, again and again in other orders; there must be expert data of them."""
+    seconds: float = 2.0
+    """How long each measurement takes at least, compiling not counted."""
+    episodes: int = 8
+    """Episodes per task and evaluation; 0 leaves evaluations out."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where datasets lie; by default $COMAD_DATA, or data here."""
+    picture: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Draw it, as a PNG or SVG file."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self) -> None:
+        """Measure, and print one row per number of tasks and of heads heard."""
+        check_seconds(self.seconds)
+        for size in self.sizes:
+            check_positive("--sizes", size)
+        if not (self.sizes and self.guides and self.worlds):
+            raise UserError("nothing to measure: --sizes, --guides and --worlds each need at least one value")
+        rows: list[scaling.Row] = []
+        with progress() as bar:
+            measuring = bar.add_task("measuring", total=len(self.sizes) * len(self.guides))
+            for row in scaling.measure(self.sizes, self.guides, self.worlds, self.seconds, self.episodes, self.data):
+                rows.append(row)
+                bar.update(measuring, advance=1, description=f"measuring {row.tasks} tasks")
+        if self.picture:
+            scaling.draw(rows, self.picture)
+        if self.json:
+            show_json([dataclasses.asdict(row) for row in rows])
+            return
+        columns = ("tasks", "heads heard", "stage 1, ms", "stage 2, ms", "GFLOP 1", "GFLOP 2", "choosing, ms", "evaluation, s", "MB")
+        show_table("Cost against the number of tasks", columns, [describe_tasks(row) for row in rows])
+
+
+@dataclass(frozen=True)
 class Bench:
     """Compare methods by grids of runs, and measure speed on this machine."""
 
@@ -141,6 +184,7 @@ class Bench:
         Annotated[RunGrid, tyro.conf.subcommand("grid")]
         | Annotated[Envs, tyro.conf.subcommand("envs")]
         | Annotated[Step, tyro.conf.subcommand("step")]
+        | Annotated[Tasks, tyro.conf.subcommand("tasks")]
     )
 
     def run(self) -> None:
@@ -172,6 +216,12 @@ def describe_step(row: dict[str, Any]) -> tuple[str, ...]:
         "" if eager is None else f"{eager:.0f}",
         "" if eager is None else f"{eager / row['milliseconds']:.1f}",
     )
+
+
+def describe_tasks(row: scaling.Row) -> tuple[str, ...]:
+    """A row of the table."""
+    numbers = (row.stage_one, row.stage_two, row.gigaflop_one, row.gigaflop_two, row.choosing, row.evaluation, row.megabytes)
+    return str(row.tasks), str(row.guides or "all"), *("" if number != number else f"{number:.2f}" for number in numbers)
 
 
 def show_progress(cases: Sequence[envs.Case]) -> Iterable[envs.Case]:

@@ -25,7 +25,7 @@ from comad.methods.base import settled
 from comad.runs.folder import read_settings
 from comad.runs.standing import Standing, look
 from comad.training.loop import Budget
-from comad.types import settings
+from comad.types import identifying, settings
 
 WAIT = 300
 """Seconds that a run waits for an older process that may still be saving it."""
@@ -144,7 +144,7 @@ def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> Non
     budget = Budget.of(spec, grid.updates or stream.updates, grid.evaluations, grid.episodes, grid.batch)
     here: dict[str, Any] = {
         "method": cell.variant.method,
-        "settings": settings(settled(method, spec)),
+        "settings": identifying(settled(method, spec)),
         "stream": cell.stream,
         "quality": cell.quality,
     }

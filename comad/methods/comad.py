@@ -1,6 +1,6 @@
 """COMAD: continual offline multi-agent skill discovery by skill partition and re-use."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import equinox as eqx
@@ -19,6 +19,7 @@ from comad.methods.library import (
     Routing,
     admit,
     calibrate,
+    consulted,
     log_odds,
     mean_log_odds,
     observe,
@@ -31,7 +32,7 @@ from comad.networks import skills
 from comad.networks.density import DensityTrunk
 from comad.networks.heads import pick
 from comad.networks.policy import Trunk
-from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
+from comad.types import LATER, Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 
 class ComadState(eqx.Module):
@@ -109,6 +110,8 @@ class Comad:
     """Whether old skills guide new ones in the second half of a task."""
     live_guidance: bool = False
     """Let the policies guide as they are now, instead of as they were when stage 2 began."""
+    guides: int = field(default=0, metadata=LATER)
+    """Most heads that are heard in stage 2: the one that learns and those most familiar with the task when it began; 0 hears all."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
     recurrent: bool | None = None
@@ -200,12 +203,16 @@ class Comad:
         """What old skills say of the recorded actions (the sum in Eq. 10), with every head's skill from its own prior."""
         actor = state.learned.actor if self.live_guidance else state.snapshot
         view = look(actor, batch)
-
-        priors = jax.vmap(lambda head: head.prior(view.history))(actor.head)
-        drawn = skills.draw(self.skill, priors, key)
-        said = jax.vmap(lambda head, skill: head.policy.log_probability(view, skill, batch.available, batch.actions))(actor.head, drawn)
         familiarity = state.learned.familiarity
-        weights = reusability(state.library, log_odds(familiarity.trunk, familiarity.head, batch.state), self.reuse)
+        heads, densities, chosen = actor.head, familiarity.head, None
+        if 0 < self.guides < len(state.library.scores):
+            chosen = consulted(state.library, self.guides)
+            heads, densities = jax.tree.map(lambda leaf: leaf[chosen], (heads, densities))
+
+        priors = jax.vmap(lambda head: head.prior(view.history))(heads)
+        drawn = skills.draw(self.skill, priors, key)
+        said = jax.vmap(lambda head, skill: head.policy.log_probability(view, skill, batch.available, batch.actions))(heads, drawn)
+        weights = reusability(state.library, log_odds(familiarity.trunk, densities, batch.state), self.reuse, chosen)
         return (weights[..., None] * said).sum(0)
 
     def finish(self, state: ComadState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> ComadState:

@@ -126,9 +126,19 @@ def calibrate(library: Library, trunk: DensityTrunk, heads: Mlp, sample: Batch, 
     )
 
 
-def reusability(library: Library, odds: Float[Array, "head *batch"], reuse: Reuse) -> Float[Array, "head *batch"]:
-    """Weights of the opened heads in every situation (Eq. 9); they sum to one."""
-    opened = library.opened.reshape(-1, *[1] * (odds.ndim - 1))
+def consulted(library: Library, most: int) -> Int[Array, " guide"]:
+    """The head that learns, and of the other opened ones those to which its task was most familiar when it began."""
+    heads = jnp.arange(len(library.scores))
+    order = jnp.where(library.opened, library.scores, -jnp.inf)
+    return jax.lax.top_k(jnp.where(heads == library.active, jnp.inf, order), most)[1]
+
+
+def reusability(
+    library: Library, odds: Float[Array, "head *batch"], reuse: Reuse, heads: Int[Array, " head"] | None = None
+) -> Float[Array, "head *batch"]:
+    """Weights of the opened heads in every situation (Eq. 9); they sum to one. Of all heads, or of those whose odds are given."""
+    opened = library.opened if heads is None else library.opened[heads]
+    opened = opened.reshape(-1, *[1] * (odds.ndim - 1))
     if reuse == "softmax":
         return jax.nn.softmax(jnp.where(opened, odds, -jnp.inf), axis=0)
     density = jnp.ones_like(odds) if reuse == "uniform" else jnp.maximum(odds, SMALLEST_DENSITY)

@@ -12,7 +12,7 @@ from comad import __version__
 from comad.methods.base import Method
 from comad.training.lessons import Lesson
 from comad.training.loop import Budget
-from comad.types import Stream, settings
+from comad.types import Stream, identifying, settings
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "safetensors")
 
@@ -24,7 +24,7 @@ def identify(
     return {
         "identity": {
             "method": name,
-            "settings": settings(method),
+            "settings": identifying(method),
             "stream": stream.name,
             "tasks": [settings(lesson.task) for lesson in lessons],
             "threshold": stream.threshold,

@@ -1,10 +1,11 @@
 import dataclasses
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from comad.methods.library import Library, Opening, admit, likeness, observe, recognize, reusability
+from comad.methods.library import Library, Opening, admit, consulted, likeness, observe, recognize, reusability
 
 
 def library(used: int, own: list[float], noise: list[float]) -> Library:
@@ -64,3 +65,16 @@ def test_old_skills_are_weighed_by_familiarity_among_opened_heads() -> None:
     assert np.allclose(reusability(OPENED_TWO, odds, "uniform"), np.array([[0.5, 0.5], [0.5, 0.5], [0, 0], [0, 0]]))
     soft = np.asarray(reusability(OPENED_TWO, odds, "softmax"))
     assert np.allclose(soft.sum(0), 1) and np.allclose(soft[0, 0], 1 / (1 + np.exp(2.0))) and (soft[2:] == 0).all()
+
+
+def test_the_heads_that_are_heard_are_the_one_that_learns_and_the_most_familiar() -> None:
+    library = eqx.tree_at(
+        lambda library: (library.used, library.active, library.scores),
+        Library.create(5, 5),
+        (jnp.int32(4), jnp.int32(1), jnp.array([3.0, -9.0, 1.0, 7.0, 0.0])),
+    )
+    assert consulted(library, 1).tolist() == [1] and consulted(library, 3).tolist() == [1, 3, 0]
+    assert consulted(library, 5).tolist() == [1, 3, 0, 2, 4]  # one that was never opened comes last, and weighs nothing
+    odds = jnp.ones((3, 2))
+    assert np.allclose(reusability(library, odds, "ratio", consulted(library, 3)), 1 / 3)
+    assert np.allclose(reusability(library, jnp.ones((5, 2)), "uniform", consulted(library, 5))[-1], 0.0)
