@@ -47,7 +47,7 @@ class Hatd3:
     """Width of both hidden layers of actors and critics; published: 256, without layer normalization."""
     num_worlds: int = 32
     """Worlds played side by side; published: 10."""
-    rounds: int = 4
+    rounds: int = 2
     """Rounds of updates after each step of all worlds: one of every actor each. Published: one update per step of all worlds."""
     draws: int = 2
     """Updates of the critics per round."""
