@@ -154,7 +154,7 @@ def best(function: Callable[[], Any], seconds: float) -> float:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Cost against the number of tasks, both on logarithmic axes: what is linear is a line of slope one."""
+    """Cost against the number of tasks, which is on a logarithmic axis; so are seconds, where what is linear is a line of slope one."""
     from matplotlib.figure import Figure  # takes a second to load
 
     figure = Figure(figsize=(8.4, 3.2))
@@ -169,10 +169,12 @@ def draw(rows: Sequence[Row], path: Path) -> None:
             right.plot([row.tasks for row in played], [row.evaluation for row in played], style, label="all tasks played, both ways")
             right.plot([row.tasks for row in here], [row.choosing * row.tasks / 1e3 for row in here], "-x", label="of it choosing heads")
     for axes, title in ((left, "milliseconds per update"), (right, "seconds per evaluation")):
-        axes.set(xscale="log", yscale="log", xlabel="tasks, and heads opened", title=title)
+        axes.set(xscale="log", xlabel="tasks, and heads opened", title=title)
         axes.set_xticks(sorted({row.tasks for row in rows}), labels=[str(size) for size in sorted({row.tasks for row in rows})])
         axes.minorticks_off()
         axes.legend(frameon=False, fontsize=8)
+    left.set_ylim(bottom=0)
+    right.set_yscale("log")
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
