@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -29,6 +29,8 @@ class Train:
     """Only these tasks, or worlds of your own."""
     steps: int | None = None
     """Environment steps per task, instead of the recipe's."""
+    trainer: Literal["qmix", "sac", "hatd3"] | None = None
+    """How to learn, instead of the recipe's: qmix where actions are numbered, sac or hatd3 where they are vectors."""
     seed: int = 0
     """Decides everything that chance has a part in."""
     folder: Path = Path("out/experts")
@@ -63,8 +65,10 @@ class Train:
         return [self.put(env, recipe, quality, found) for quality, found in chosen.items()]
 
     def recipe(self, spec: Spec) -> Recipe:
-        """The world's recipe, with the user's number of steps."""
+        """The world's recipe, with the user's trainer and number of steps."""
         found = recipe(spec)
+        if self.trainer is not None and not isinstance(found.trainer, library.TRAINERS[self.trainer]):
+            found = dataclasses.replace(found, trainer=library.TRAINERS[self.trainer](), start="")
         if self.steps is None:
             return found
         trainer: Any = found.trainer
@@ -81,7 +85,7 @@ class Train:
     def put(self, env: Env[Any] | HostEnv[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
         """Write one team's weights and card."""
         team, reached, outcome = chosen
-        steps = "" if self.steps is None else f" --steps {self.steps}"
+        options = "".join(f" --{name} {value}" for name, value in (("trainer", self.trainer), ("steps", self.steps)) if value is not None)
         card = Card(
             env=env.spec.env,
             rules=env.spec.rules,
@@ -96,7 +100,7 @@ class Train:
             total=mean(outcome.total),
             success=mean(outcome.success),
             length=mean(outcome.length),
-            command=f"comad experts train --tasks {env.spec.env} --seed {self.seed}{steps}",
+            command=f"comad experts train --tasks {env.spec.env} --seed {self.seed}{options}",
         )
         return library.put(self.weights, team, card)
 

@@ -4,12 +4,21 @@ import dataclasses
 from collections.abc import Sequence
 
 from comad import envs, streams
-from comad.errors import UserError
+from comad.errors import UserError, unknown
 from comad.types import Metric, Stream, Task
 
 
 def find_task(name: str, first: Sequence[Task] = ()) -> Task:
-    """The task of that name among the first ones, or in the first stream that has it; any other name is taken for a world of one's own."""
+    """The task of that name among the first ones, or in the first stream that has it; any other name is taken for a world of one's own.
+
+    With its stream before it, as in ``ant-reward/45`` or ``cn/CN-4``, the end of a name is enough.
+    """
+    stream, _, end = name.lower().rpartition("/")
+    if stream in streams.STREAMS:
+        for task in streams.find(stream).tasks:
+            if task.name.lower() == end or task.name.lower().endswith(f"-{end}"):
+                return task
+        raise unknown(f"task of {stream}", end, [task.name for task in streams.find(stream).tasks])
     known = [*first, *(task for stream in streams.STREAMS.values() for task in stream.tasks)]
     return next((task for task in known if task.name.lower() == name.lower()), Task(name, name))
 

@@ -57,7 +57,7 @@ class Training(Generic[Settings]):
     episodes: int = 32
     """Episodes per task and evaluation."""
     batch: int | None = None
-    """Episodes per update, on average, by default 32; where actions are vectors, steps, by default 256."""
+    """Episodes per update, on average, by default 32; where actions are vectors, steps, by default 128."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None

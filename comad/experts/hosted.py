@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.envs.base import HostEnv
+from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.experts.joint import Moment, Normalizer, Transition, look_ahead, num_motors, num_seen, observe
 from comad.experts.replay import Replay
@@ -155,8 +155,14 @@ def draw(key: PRNGKey, lanes: int, motors: int) -> Float[Array, "lane motor"]:
     return jax.random.uniform(key, (lanes, motors), minval=-1.0)
 
 
-def advance(settings: Learns, env: HostEnv[Any], state: HostState, iterations: int) -> tuple[HostState, float]:
+def begin_from(settings: Learns, state: HostState, team: Any) -> HostState:
+    """Not possible: a team's weights are only part of what such a training needs."""
+    raise UserError("trainings of moving bodies begin from nothing; leave out the world to begin from")
+
+
+def advance(settings: Learns, env: Env[Any] | HostEnv[Any], state: HostState, iterations: int) -> tuple[HostState, float]:
     """Play and learn for some steps of all worlds; also the mean loss of the critics."""
+    assert isinstance(env, HostEnv)
     losses = []
     for _ in range(iterations):
         state, loss = iterate(settings, env, state)

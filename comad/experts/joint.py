@@ -113,6 +113,15 @@ class Twins(eqx.Module):
         """The lower value."""
         return jnp.minimum(*self(seen, actions))
 
+    def first_value(self, seen: Float[Array, "row number"], actions: Float[Array, "row motor"]) -> Float[Array, " row"]:
+        """What the first alone says."""
+        return self.first(jnp.concatenate([seen, actions], axis=-1))[..., 0]
+
+    def follow(self, batch: "Transition", goal: Float[Array, " row"], optimizer: Any, rate: Float[Array, ""]) -> tuple["Twins", Any, Array]:
+        """One step towards a goal; also what Adam remembers then, and how far it was."""
+        loss, slope = jax.value_and_grad(lambda critics: critics.distance(batch.seen, batch.actions, goal, batch.counts))(self)
+        return *descend(self, slope, optimizer, rate), loss
+
     def distance(
         self, seen: Float[Array, "row number"], actions: Float[Array, "row motor"], goal: Float[Array, " row"], counts: Bool[Array, " row"]
     ) -> Float[Array, ""]:

@@ -11,6 +11,7 @@ from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player
 from comad.errors import MALFORMED, UserError, unknown
 from comad.experts.base import Trainer
+from comad.experts.hatd3 import Hatd3
 from comad.experts.joint import JointPlayer
 from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
@@ -19,7 +20,7 @@ from comad.files import read_json, sha256, write_json
 from comad.types import from_settings
 
 SHIPPED = Path(__file__).parent / "weights"
-TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac}
+TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac, "hatd3": Hatd3}
 """By the name that cards have for them."""
 Quality = Literal["expert", "medium"]
 QUALITIES: tuple[Quality, ...] = ("expert", "medium")

@@ -15,7 +15,8 @@ from comad.methods.base import Logs, remembers
 from comad.methods.learned import Actor, Familiarity, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
-from comad.methods.omiga import Critics, acting, bounded, masked_mean
+from comad.methods.omiga import Critics, acting, masked_mean
+from comad.methods.weights import Preference, chance_actions, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import initialize
@@ -39,6 +40,8 @@ class PlusState(eqx.Module):
     bands: Bands
     spread: Float[Array, ""]
     """Of the advantages on this task, followed."""
+    preference: Preference
+    """Of this task's episodes that ended well."""
     task: Int[Array, ""]
     update: Int[Array, ""]
     """Updates made on this task."""
@@ -57,8 +60,9 @@ class ComadPlus:
 
     Five departures, each with the setting that takes it back:
 
-    - an action's weight is exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in
-      standard deviations (``--temperature 1000 --sharpness 0``: plain cloning);
+    - an action weighs exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in standard
+      deviations, as sharply as leaves a share of the episodes effective; where that leaves next to nothing, the policy is drawn towards
+      chance instead (``--temperature 1000 --effective 1 --doubt 0``: plain cloning);
     - every family has a trunk of its own, which begins as a copy of the most similar family's (``--inherit nothing``), and old ones keep
       every bit;
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
@@ -78,8 +82,10 @@ class ComadPlus:
     """Share of the online critics that flows into their targets per update."""
     temperature: float = 3.0
     """How closely to follow what was recorded, in spreads of the task's advantages."""
-    sharpness: float = 2.0
-    """How much rather to follow episodes that ended well, per standard deviation of the task's returns."""
+    effective: float = 0.25
+    """Share of the recorded episodes that is to count: those that ended well are followed as sharply as leaves so many effective."""
+    doubt: float = 0.1
+    """How strongly the policy is drawn towards chance in moments of episodes that are not followed."""
     relations: bool = True
     """Let every target look at the team before agents look at the targets."""
     inherit: Literal["actor", "trunk", "nothing"] = "actor"
@@ -126,6 +132,7 @@ class ComadPlus:
             library=Library.create(capacity, len(stream.tasks)),
             bands=Bands.create(capacity),
             spread=jnp.float32(1.0),
+            preference=Preference.none(),
             task=jnp.int32(0),
             update=jnp.int32(0),
             updates=updates,
@@ -147,6 +154,7 @@ class ComadPlus:
             optimizer=jax.tree.map(jnp.zeros_like, state.optimizer),
             library=library,
             spread=jnp.float32(1.0),
+            preference=Preference.of(sample, self.effective),
             task=jnp.asarray(task, jnp.int32),
             update=jnp.int32(0),
         )
@@ -188,28 +196,26 @@ class ComadPlus:
         self, learned: Learned, state: PlusState, batch: Batch, guidance: Float[Array, "row time agent"], key: PRNGKey
     ) -> tuple[Float[Array, ""], tuple[tuple[Array, Array], Logs]]:
         """The sum of all objectives; no two of them share a weight."""
-        skill_key, noise_key = jax.random.split(key)
+        skill_key, noise_key, chance_key = jax.random.split(key, 3)
         alpha = self.temperature * state.spread
         q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, alpha, self.discount)
         valid, advantage = acting(batch), exponent * alpha
-        weight = self.weigh(exponent + guidance, batch)
-        imitation = imitate(learned.actor, batch, self.skill, True, skill_key)
+        weight = weigh(exponent + guidance, state.preference, batch)
+        imitation = imitate(learned.actor, batch, self.skill, True, skill_key, chance_actions(batch, chance_key))
         policy_loss = -masked_mean(weight * imitation.log_probability, valid)
+        assert imitation.other_log_probability is not None
+        doubt_loss = -masked_mean(jnp.maximum(1.0 - weight, 0.0) * imitation.other_log_probability, valid)
         # Held as strongly as actions are imitated; otherwise the skill would leak those that weigh most.
         kl_loss = masked_mean(weight * imitation.divergence, valid)
         density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         center = masked_mean(advantage, valid)
-        losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "kl": kl_loss}
+        losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "doubt_loss": doubt_loss, "kl": kl_loss}
         logs = {**losses, **familiarity, **spread_of_weights(weight, batch), **imitation.logs}
         logs["advantage_spread"] = jnp.sqrt(masked_mean(jnp.square(advantage - center), valid))
-        total = q_loss + v_loss + policy_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss
+        total = (
+            q_loss + v_loss + policy_loss + self.doubt * doubt_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss
+        )
         return total, jax.lax.stop_gradient((odds, logs))
-
-    def weigh(self, exponent: Float[Array, "row time agent"], batch: Batch) -> Float[Array, "row time agent"]:
-        """Weights of recorded actions, of mean one in every batch, so that nothing has to be tuned to their size."""
-        exponent = bounded(exponent + self.sharpness * batch.outcome[..., None])
-        weight, valid = jnp.exp(exponent), acting(batch)
-        return jnp.where(valid, weight / jnp.maximum(masked_mean(weight, valid), 1e-6), 0.0)
 
     def neighbors(self, state: PlusState) -> int:
         """How many old families can be consulted at all."""
@@ -231,17 +237,9 @@ class ComadPlus:
         like = jnp.exp(-bands.outside(odds_of(familiarities, batch.state))) * others[consulted].reshape(-1, 1, 1)
         share = like / jnp.maximum(like.sum(0, keepdims=True), 1.0)
         if self.multipliers:
-            said = said * self.merit(said, batch).reshape(-1, 1, 1, 1)
+            weight = weigh(jnp.zeros(said.shape[1:]), state.preference, batch)
+            said = said * merit(said, weight, batch).reshape(-1, 1, 1, 1)
         return (share[..., None] * said).sum(0)
-
-    def merit(self, said: Float[Array, "head row time agent"], batch: Batch) -> Float[Array, " head"]:
-        """Lambda: how much better than chance a family explains the actions that count; 1 perfectly, 0 no better."""
-        weight = self.weigh(jnp.zeros(said.shape[1:]), batch)
-        continuous = jnp.issubdtype(batch.actions.dtype, jnp.floating)
-        choices = 2.0 ** batch.actions.shape[-1] if continuous else jnp.maximum(batch.available.sum(-1), 1)
-        valid, chance = acting(batch), -jnp.log(choices) * jnp.ones(said.shape[1:])
-        fit = jax.vmap(lambda one: masked_mean(weight * one, valid))(said)
-        return jnp.clip(1.0 - fit / jnp.minimum(masked_mean(weight * chance, valid), -1e-6), 0.0, 1.0)
 
     def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
         """Set the active family's band by a sample of its own data, and of that data with noise."""

@@ -20,6 +20,8 @@ class Imitation(eqx.Module):
     """Of the recorded actions, with the skill from the posterior."""
     divergence: Float[Array, "row time agent"]
     """KL of prior and posterior."""
+    other_log_probability: Float[Array, "row time agent"] | None
+    """Of other actions, if there are any."""
     logs: Logs
 
 
@@ -48,7 +50,7 @@ def play(
     return jnp.where(greedy, likeliest, drawn)[0, 0], following[0]
 
 
-def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool, key: PRNGKey) -> Imitation:
+def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool, key: PRNGKey, others: Actions | None = None) -> Imitation:
     """Explain recorded actions (Eq. 5, 6) with an actor of one head.
 
     Args:
@@ -57,12 +59,15 @@ def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool,
         kind: of skill.
         into_posterior: whether the posterior gives way to the prior too.
         key: draws the skills.
+        others: actions that nobody took, whose log-probability is wanted too.
     """
     valid, view = acting(batch), look(actor, batch)
     prior = actor.head.prior(view.history)
     posterior = actor.head.posterior(actor.posterior(batch.state, batch.actions))
     chance = skills.noise(kind, posterior, key)
-    log_probability, hit = actor.head.policy.judge(view, skills.settle(kind, posterior, chance), batch.available, batch.actions)
+    skill = skills.settle(kind, posterior, chance)
+    log_probability, hit = actor.head.policy.judge(view, skill, batch.available, batch.actions)
+    other = None if others is None else actor.head.policy.log_probability(view, skill, batch.available, others)
     divergence = skills.divergence(kind, posterior if into_posterior else jax.lax.stop_gradient(posterior), prior)
     # How well the skill does that the agent will have to infer: far worse than with hindsight means that skills leak the action.
     alone = jax.lax.stop_gradient(skills.settle(kind, prior, chance))
@@ -74,7 +79,7 @@ def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool,
     if hit is not None and own_hit is not None:
         logs["accuracy_posterior"] = masked_mean(hit.astype(float), valid)
         logs["accuracy_prior"] = masked_mean(own_hit.astype(float), valid)
-    return Imitation(log_probability, divergence, logs)
+    return Imitation(log_probability, divergence, other, logs)
 
 
 def familiarize(

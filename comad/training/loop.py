@@ -32,7 +32,7 @@ CHUNK = 50
 """Updates in one call of the compiled program: after each, progress is shown and a wish to stop is heard."""
 FEW = 4
 """And in a call of methods that change between the data of several tasks."""
-LONG_EVALUATIONS, LONG_BATCH = 5, 256
+LONG_EVALUATIONS, LONG_BATCH = 5, 128
 """Evaluations per task and steps per update where actions are vectors: one evaluation of 32 episodes is 32,000 steps of a simulator."""
 WINDOW = 20
 """Steps over which agents of such worlds remember while they learn, if they remember."""

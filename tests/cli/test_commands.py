@@ -42,6 +42,12 @@ def test_every_method_comes_back_from_its_command(method: str) -> None:
         assert (verb.method.quality, verb.method.seed, verb.method.updates, verb.method.batch) == ("my own", 3, 50, 8)
 
 
+@pytest.mark.parametrize(("env", "given", "words"), [("cn-2", True, ""), ("cn-2", False, "--recurrent False"), ("ant-reward-0", False, "")])
+def test_what_a_world_decides_is_not_said(env: str, given: bool, words: str) -> None:
+    wanted = settings(METHODS["comad"](recurrent=given))
+    assert command({**identity("comad", wanted), "tasks": [{"name": "one", "env": env}]}).partition("--batch 8")[2].strip() == words
+
+
 def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refused() -> None:
     assert "--tasks cn-2 --quality" in command({**identity("ft", settings(METHODS["ft"]())), "stream": "custom"})
     with pytest.raises(UserError, match="ft has no setting 'skil'; 'comad train ft --help' shows those it has"):

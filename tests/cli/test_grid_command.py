@@ -12,6 +12,7 @@ from comad.cli import main
 from comad.grid.cells import Grid
 from comad.grid.local import Ended, Started, Waited
 from comad.methods.ft import Ft
+from comad.methods.plain import Learner
 from comad.types import settings
 
 TASKS = [{"name": name, "env": name.lower()} for name in ("CN-2", "CN-3", "CN-4", "CN-5")]
@@ -23,7 +24,8 @@ def place(seed: int, **other: Any) -> None:
     """A finished run of FT on CN, as its folder tells it."""
     folder = Path(f"runs/cn-expert/ft-seed{seed}")
     folder.mkdir(parents=True)
-    identity = {"method": "ft", "settings": settings(Ft()), "stream": "cn", "quality": "expert", "seed": seed, "budget": BUDGET, **other}
+    made = settings(Ft(Learner(recurrent=True)))  # what the world decided is written down
+    identity = {"method": "ft", "settings": made, "stream": "cn", "quality": "expert", "seed": seed, "budget": BUDGET, **other}
     (folder / "settings.json").write_text(json.dumps({"identity": {"tasks": TASKS, **identity}}))
     (folder / "logs.jsonl").write_text('{"task": 3, "update": 5000}\n')
     (folder / "scores.jsonl").write_text('{"task": 3, "point": 20, "sampled": {"score": [1.0, 0.5, 0.5, 0.0]}}\n')

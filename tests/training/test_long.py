@@ -26,7 +26,7 @@ STREAM = custom(["up", "down"])
 
 
 def test_what_is_not_given_follows_from_the_world() -> None:
-    assert settings(Budget.of(ENV.spec, 100, None, 32, None)) == {"updates": 100, "evaluations": 5, "episodes": 32, "batch": 256}
+    assert settings(Budget.of(ENV.spec, 100, None, 32, None)) == {"updates": 100, "evaluations": 5, "episodes": 32, "batch": 128}
     assert Budget.of(FULL_VIEW.spec, 100, None, 32, None) == Budget(100, 20, 32, 32)
     assert Budget.of(ENV.spec, 100, 7, 32, 9) == Budget(100, 7, 32, 9)
 
