@@ -112,6 +112,7 @@ def test_evaluate_and_play_let_the_trained_team_play(run: Path, capsys: pytest.C
     assert main(["evaluate", str(tmp_path)]) == 2
 
 
+@pytest.mark.slow
 def test_a_policy_plays_teams_of_any_size(run: Path) -> None:
     policy = comad.Policy.load(run, task=WORLDS[0], seed=3)
     assert policy.head == restore(run).heads[0]

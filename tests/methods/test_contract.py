@@ -31,8 +31,9 @@ def batch() -> Batch:
     return small_batch()
 
 
-# The first two take most to compile after COMAD, FS is FT with another beginning, and COMAD-plus is compiled by its own tests.
-SLOW = {"hissd", "odis", "fs", "comad-plus"}
+# The first two take most to compile, FS is FT with another beginning, EWC and OWL are FT with a penalty, and COMAD and COMAD-plus are
+# compiled by their own tests.
+SLOW = {"hissd", "odis", "fs", "ewc", "owl", "comad", "comad-plus"}
 EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in METHODS]
 
 
