@@ -89,7 +89,7 @@ PROMISES = {
     "endurance": Promise(
         "A long run does not grow: memory, open files, threads", "50,000 updates and 200 evaluations of CN-3, measured at each evaluation"
     ),
-    "clean-grid": Promise("A grid of many runs leaves no process and no temporary file", "200 runs of about a second, counted after"),
+    "clean-grid": Promise("A grid of many runs leaves no process and no temporary file", "tiny runs, 200 unless told so, counted after"),
     "linear": Promise(
         "The cost of an update, and of choosing the head for a task, grows at most linearly with heads; stage 2 can be bounded",
         "operations of an update and of a choice, from 1 to 64 heads, counted",

@@ -1,44 +1,43 @@
-"""Re-use without a threshold in units of anything: a head knows the band in which it scores nine of ten of its own situations.
+"""Re-use without a threshold in units of anything: a head knows the tenths into which its own situations fall.
 
-Scores of two heads have no common unit, but "how many of these situations would I score as I score my own" has: it is 0.9 of a head's own
-data by construction, little of noise, and comparable between heads however long each one was trained.
+Scores of two heads have no common unit, but "do these situations spread over my scores as my own do" has: a head's own data puts a tenth
+into each of its tenths by construction, noise is far from that, and both mean the same however long a head was trained.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.methods.library import FOLLOWED
-
-INSIDE = 0.9
-"""Share of a head's own situations that its band holds."""
+TENTHS = 10
 NARROWEST = 1e-3
 """Least width of a band."""
+FOLLOWED = 0.1
+"""Share of a batch's tenths that flows into the running ones: an estimator's scores swing while it learns."""
 
 
 class Bands(eqx.Module):
-    """Between which scores every head's own situations lie, and how much of noise lies there too."""
+    """Where every head's own situations lie, and how differently noise does."""
 
-    low: Float[Array, " head"]
-    high: Float[Array, " head"]
+    edges: Float[Array, "head edge"]
+    """Between the tenths of a head's scores of its own situations."""
     noise: Float[Array, " head"]
-    """Share of noisy situations inside."""
+    """How far the same situations with noise are from that, from 0 to 1."""
 
     @classmethod
     def create(cls, capacity: int) -> "Bands":
         """Bands that hold nothing."""
-        return cls(jnp.full(capacity, -1.0), jnp.full(capacity, -1.0 + NARROWEST), jnp.zeros(capacity))
+        return cls(jnp.zeros((capacity, TENTHS - 1)), jnp.ones(capacity))
 
     def outside(self, odds: Float[Array, "head *batch"]) -> Float[Array, "head *batch"]:
-        """How far scores lie outside each head's band, in widths of that band."""
-        low, high = (bound.reshape(-1, *[1] * (odds.ndim - 1)) for bound in (self.low, self.high))
-        return jnp.maximum(jnp.maximum(low - odds, odds - high), 0.0) / (high - low)
+        """How far scores lie outside the eight tenths in the middle of each head's own, in widths of these."""
+        low, high = (bound.reshape(-1, *[1] * (odds.ndim - 1)) for bound in (self.edges[:, 0], self.edges[:, -1]))
+        return jnp.maximum(jnp.maximum(low - odds, odds - high), 0.0) / jnp.maximum(high - low, NARROWEST)
 
     def likeness(self, odds: Float[Array, "head *batch"], there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
-        """How much situations are like each head's own: 1 if as many lie in its band, 0 if only as many as of noise."""
-        axes = tuple(range(1, odds.ndim))
-        inside = ((self.outside(odds) <= 0.0) & there[None]).sum(axes) / jnp.maximum(there.sum(), 1)
-        return (inside - self.noise) / jnp.maximum(INSIDE - self.noise, 1e-2)
+        """How much situations are like each head's own: 1 if they spread over its scores as these do, 0 if no more than noise does."""
+        apart = jax.vmap(distance, in_axes=(0, 0, None))(odds, self.edges, there)
+        return 1.0 - apart / jnp.maximum(self.noise, 0.1)
 
     def learn(
         self,
@@ -48,15 +47,21 @@ class Bands(eqx.Module):
         there: Bool[Array, "*batch"],
         share: float | Float[Array, ""],
     ) -> "Bands":
-        """Move a head's band by a share towards its scores of its own situations; 1 sets it."""
-        low, high = quantile(own, there, 0.5 - INSIDE / 2), quantile(own, there, 0.5 + INSIDE / 2)
-        high = jnp.maximum(high, low + NARROWEST)
-        caught = ((noisy >= low) & (noisy <= high) & there).sum() / jnp.maximum(there.sum(), 1)
+        """Move a head's tenths by a share towards its scores of its own situations; 1 sets them."""
+        edges = jnp.stack([quantile(own, there, number / TENTHS) for number in range(1, TENTHS)])
 
         def follow(values: Array, value: Array) -> Array:
             return values.at[head].add(share * (value - values[head]))
 
-        return Bands(follow(self.low, low), follow(self.high, high), follow(self.noise, caught))
+        return Bands(follow(self.edges, edges), follow(self.noise, distance(noisy, edges, there)))
+
+
+def distance(scores: Float[Array, "*batch"], edges: Float[Array, " edge"], there: Bool[Array, "*batch"]) -> Float[Array, ""]:
+    """Total variation between how scores fall into tenths and a tenth in each: the share that would have to move."""
+    above = (scores[..., None] > edges.reshape(*[1] * scores.ndim, -1)) & there[..., None]
+    shares = above.reshape(-1, len(edges)).sum(0) / jnp.maximum(there.sum(), 1)
+    tenths = -jnp.diff(shares, prepend=1.0, append=0.0)
+    return 0.5 * jnp.abs(tenths - 1.0 / TENTHS).sum() / (1.0 - 1.0 / TENTHS)
 
 
 def quantile(values: Float[Array, "*batch"], there: Bool[Array, "*batch"], share: float) -> Float[Array, ""]:
@@ -68,5 +73,5 @@ def quantile(values: Float[Array, "*batch"], there: Bool[Array, "*batch"], share
 
 
 def follow_share(update: Int[Array, ""]) -> Float[Array, ""]:
-    """How much of a batch flows into a band: all of the first one, then ever less, as in a mean, until as little as of other scores."""
+    """How much of a batch flows into a band: all of the first one, then ever less, as in a mean, down to a share."""
     return jnp.maximum(1.0 / (1.0 + update), FOLLOWED)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learners import KEY, make, same, small_batch
 
-from comad.methods.bands import INSIDE, Bands
+from comad.methods.bands import Bands, distance
 from comad.methods.base import Method, Portrays
 from comad.methods.comad_plus import ComadPlus, PlusState
 from comad.methods.omiga import acting
@@ -68,7 +68,7 @@ def test_what_is_inherited_is_a_setting(grown: Any, batch: Batch) -> None:
 
 def test_data_that_returns_gets_its_head_back(grown: Any, batch: Batch) -> None:
     # As if it had learned long enough to tell noise.
-    first = replace(grown[0], bands=replace(grown[0].bands, noise=jnp.zeros(2)))
+    first = replace(grown[0], bands=replace(grown[0].bands, noise=jnp.ones(2)))
     begun = jax.jit(ComadPlus().begin)(first, jnp.int32(1), batch, KEY)
     assert begun.library.head_of_task.tolist() == [0, 0] and float(begun.library.scores[0]) == pytest.approx(1.0, abs=0.05)
     assert same(begun.actors, first.actors)
@@ -146,20 +146,31 @@ def test_likeness_has_no_unit(scale: float, shift: float, seed: int) -> None:
     assert mine == pytest.approx(1.0, abs=0.01) and noise == pytest.approx(0.0, abs=0.01) and 0.1 < others < 0.95
 
 
-def test_a_band_holds_nine_of_ten_and_follows_step_by_step() -> None:
+def test_tenths_hold_a_tenth_each_and_follow_step_by_step() -> None:
     own, there = jnp.arange(1000.0), jnp.ones(1000, bool)
     bands = Bands.create(2).learn(jnp.int32(1), own, own + 5000.0, there, 1.0)
-    assert float((bands.outside(jnp.stack([own, own]))[1] == 0).mean()) == pytest.approx(INSIDE, abs=0.002)
-    assert (float(bands.low[1]), float(bands.high[1])) == pytest.approx((49.95, 949.05), abs=0.01) and float(bands.noise[1]) == 0.0
-    assert float(bands.outside(jnp.array([[0.0], [949.05 + 2 * 899.1]]))[1, 0]) == pytest.approx(2.0, abs=1e-3)
+    assert np.asarray(bands.edges[1]) == pytest.approx([99.9 * number for number in range(1, 10)], abs=0.01)
+    assert float(bands.noise[1]) == pytest.approx(1.0, abs=1e-3), "all of it in one tenth: as far as can be"
+    assert float(distance(own, bands.edges[1], there)) == pytest.approx(0.0, abs=2e-3)
+    # Half of the situations in the lowest tenth, half in the highest: four tenths on either side would have to move.
+    both = jnp.concatenate([jnp.full(500, -1.0), jnp.full(500, 2000.0)])
+    assert float(distance(both, bands.edges[1], there)) == pytest.approx(0.8 / 0.9, abs=1e-3)
+    assert float(bands.outside(jnp.array([[0.0], [899.1 + 2 * 799.2]]))[1, 0]) == pytest.approx(2.0, abs=1e-3)
     nearer = bands.learn(jnp.int32(1), own + 100.0, own, there, 0.25)
-    assert float(nearer.low[1]) == pytest.approx(49.95 + 25.0, abs=0.01) and float(nearer.low[0]) == float(bands.low[0])
+    assert np.asarray(nearer.edges[1] - bands.edges[1]) == pytest.approx(25.0, abs=0.01)
+    assert same(nearer.edges[0], bands.edges[0])
+
+
+def test_to_be_in_the_middle_of_anothers_scores_is_not_to_be_like_it() -> None:
+    own, there = jnp.linspace(-3.0, 3.0, 2000), jnp.ones(2000, bool)
+    bands = Bands.create(1).learn(jnp.int32(0), own, own - 50.0, there, 1.0)
+    inside = jnp.linspace(-0.1, 0.1, 2000)
+    assert float(bands.likeness(own[None], there)[0]) == pytest.approx(1.0, abs=0.01)
+    assert float(bands.outside(inside[None]).max()) == 0.0 and float(bands.likeness(inside[None], there)[0]) < 0.3
 
 
 def test_masked_situations_do_not_count() -> None:
     own = jnp.concatenate([jnp.arange(100.0), jnp.full(50, 1e6)])
     there = jnp.arange(150) < 100
     bands = Bands.create(1).learn(jnp.int32(0), own, own, there, 1.0)
-    assert float(bands.high[0]) < 100
-    # Noise that is as the own data leaves nothing to tell: what is inside is all there is.
-    assert float(bands.noise[0]) == pytest.approx(INSIDE, abs=0.02)
+    assert float(bands.edges.max()) < 100 and float(bands.noise[0]) == pytest.approx(0.0, abs=0.02)
