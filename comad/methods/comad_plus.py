@@ -277,7 +277,12 @@ class ComadPlus:
     def describe(self, state: PlusState) -> dict[str, Array]:
         """How many families there are and were before this task, which one learns, and how alike each one's situations were."""
         library, bands = state.library, state.bands
-        return {**library.counts(state.task), "scores": library.scores, "own_score": jnp.ones_like(bands.noise), "noise_score": bands.noise}
+        return {
+            **library.counts(state.task),
+            "scores": library.scores,
+            "own_score": jnp.ones_like(bands.noise),
+            "noise_score": 1.0 - bands.noise,
+        }
 
     def start(self, state: PlusState, num_agents: int) -> Float[Array, "agent size"]:
         """Empty memory."""
