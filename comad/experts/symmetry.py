@@ -2,8 +2,13 @@
 
 A quarter turn makes legs 1, 2, 3, 4 legs 2, 3, 4, 1, and a reflection in the x axis exchanges 1 and 4, 2 and 3. Both only reorder the
 numbers that a team sees and does, and change some of their signs. Data of such worlds come from one training, and are not independent.
+
+The ground hardly has directions either: a team that takes another direction for the x axis runs that way. Not quite the same is friction,
+which MuJoCo bounds by a pyramid with edges along x and y, and the start, where the Ant does not face the way it is to run. Teams were found
+to run there as well as where they learned (docs/decisions.md).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,10 +35,12 @@ ANKLES_TURNED = (1, -1, 1, -1)
 
 @dataclass(frozen=True)
 class Symmetry:
-    """First a reflection or none, then some quarter turns to the left."""
+    """First a reflection or none, then some quarter turns to the left, then any turn of the ground alone."""
 
     mirrored: bool = False
     quarters: int = 0
+    ground: float = 0.0
+    """Degrees to the left that directions are turned while the Ant stays what it is: nearly, not exactly, the same problem."""
 
     def world(self, env: Ant) -> Ant:
         """The world in which everything is as in another, seen from this side."""
@@ -41,7 +48,7 @@ class Symmetry:
         if self.mirrored:
             direction, legs = -direction, {NUM_LEGS + 1 - leg for leg in legs}
         legs = {(leg - 1 + self.quarters) % NUM_LEGS + 1 for leg in legs}
-        return replace(env, direction=(direction + 90.0 * self.quarters) % 360.0, disabled=tuple(sorted(legs)))
+        return replace(env, direction=(direction + 90.0 * self.quarters + self.ground) % 360.0, disabled=tuple(sorted(legs)))
 
     def legs(self, values: Float[Array, "*batch leg number"]) -> Float[Array, "*batch leg number"]:
         """Numbers of legs, hip and ankle in turn, as they are from this side."""
@@ -58,28 +65,38 @@ class Symmetry:
             values = _times(values, np.array(TORSO_MIRRORED_SIGNS))
         for _ in range(self.quarters):
             values = _times(values[..., TORSO_TURNED], np.array(TORSO_TURNED_SIGNS))
-        return values
+        return _on_turned_ground(values, math.radians(self.ground)) if self.ground else values
 
     @property
     def back(self) -> "Symmetry":
         """What undoes it: a reflection with turns undoes itself."""
-        return self if self.mirrored else Symmetry(False, -self.quarters % QUARTERS)
+        return self if self.mirrored else Symmetry(False, -self.quarters % QUARTERS, -self.ground)
 
 
 def _times(values: Float[Array, "..."], signs: np.ndarray) -> Float[Array, "..."]:
     return values * signs.reshape(*[1] * (values.ndim - signs.ndim), *signs.shape).astype(np.float32)
 
 
+def _on_turned_ground(torso: Float[Array, "*batch number"], angle: float) -> Float[Array, "*batch number"]:
+    """Rotation and speed in other directions; height, and spin, which the torso feels along its own axes, are as they were."""
+    height, w, x, y, z, along, across, *others = (torso[..., place] for place in range(torso.shape[-1]))
+    cos, sin, half_cos, half_sin = math.cos(angle), math.sin(angle), math.cos(angle / 2), math.sin(angle / 2)
+    rotation = (half_cos * w - half_sin * z, half_cos * x - half_sin * y, half_cos * y + half_sin * x, half_cos * z + half_sin * w)
+    return jnp.stack([height, *rotation, cos * along - sin * across, sin * along + cos * across, *others], axis=-1)
+
+
 def twins(env: Ant) -> Iterator[tuple[Ant, Symmetry]]:
     """Every world whose team can play this one, and from which side; first of all itself.
 
     A team with one mind sees what its legs see together, whatever each of them does, and does not know how long it has been running.
+    Worlds that are exactly the same problem come first, then those along x that are nearly so after a turn of the ground.
     """
     plain = replace(env, sight="full", limit=LIMIT)
-    for mirrored in (False, True):
-        for quarters in range(QUARTERS):
-            symmetry = Symmetry(mirrored, quarters)
-            yield symmetry.back.world(plain), symmetry
+    exact = [Symmetry(mirrored, quarters) for mirrored in (False, True) for quarters in range(QUARTERS)]
+    # Between half a turn to the right and half a turn to the left, the smallest first.
+    turned = [replace(symmetry, ground=(plain.direction - 90.0 * symmetry.quarters + 180.0) % 360.0 - 180.0) for symmetry in exact]
+    for symmetry in (*exact, *sorted(turned, key=lambda symmetry: abs(symmetry.ground))):
+        yield symmetry.back.world(plain), symmetry
 
 
 class TurnedTeam(eqx.Module):
