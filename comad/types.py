@@ -106,6 +106,11 @@ class Spec:
         return isinstance(self.actions, Continuous)
 
     @property
+    def shape(self) -> "Spec":
+        """All that shapes arrays: worlds that differ in name and rules only share their compiled programs."""
+        return dataclasses.replace(self, env="", version=0, rules="")
+
+    @property
     def seen_in_state(self) -> bool:
         """Whether what agents see follows from the state (`envs.look`), so that nobody need keep it."""
         return self.full_view or bool(self.view)

@@ -1,13 +1,14 @@
 """Play whole episodes, many at once: one compiled program for worlds in JAX, one loop for simulators outside it."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from comad.envs.base import Env, HostEnv, Scarce, SimulatorError
@@ -133,9 +134,12 @@ def _rollout_on_host(env: HostEnv[Any], player: Player, keys: Key[Array, " episo
 def _play_on_host(env: HostEnv[Any], player: Player, keys: Key[Array, " episode"], record: Record | None) -> tuple[Outcome, Any]:
     seeds = np.asarray(jax.vmap(jax.random.bits)(_named(keys, 0)))
     moment = _first_moment(env.spec, player, len(seeds), *env.reset_many(seeds))
+    # A learned state has hundreds of arrays in nested records, which are taken apart once and not at every step.
+    arrays, structure = jax.tree.flatten(player)
+    decide = _decider(env.spec.shape, structure)
     kept = []
     while not moment.finished:
-        actions, memory = _decide_jitted(env.spec, player, moment, _named(keys, 2 * moment.time + 1))
+        actions, memory = decide(arrays, moment._replace(world=None), keys)
         if record is not None:
             kept.append(jax.tree.map(np.asarray, record(moment.world, moment.step, actions)))
         world, step = env.step_many(moment.world, np.asarray(actions), ~np.asarray(moment.step.ended))
@@ -160,7 +164,15 @@ def _decide(spec: Spec, player: Player, moment: _Moment, keys: Key[Array, " epis
     return jax.vmap(player.act)(moment.memory, tokens, moment.step.available, keys)
 
 
-_decide_jitted = jax.jit(_decide, static_argnums=0)
+@lru_cache(maxsize=32)
+def _decider(spec: Spec, structure: PyTreeDef) -> Callable[[list[Array], _Moment, Key[Array, " episode"]], tuple[Actions, Any]]:
+    """The compiled decision of a kind of player that is given as its arrays."""
+
+    @jax.jit
+    def decide(arrays: list[Array], moment: _Moment, keys: Key[Array, " episode"]) -> tuple[Actions, Any]:
+        return _decide(spec, jax.tree.unflatten(structure, arrays), moment, _named(keys, 2 * moment.time + 1))
+
+    return decide
 
 
 def _next_moment(moment: _Moment, world: Any, step: Step, actions: Actions, memory: Any) -> _Moment:
