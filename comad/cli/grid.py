@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from comad import envs, streams, tracking
+from comad import envs, tracking
 from comad.cli.commands import SPELLING, changed
+from comad.cli.tasks import find_stream
 from comad.cli.terminal import check_positive, check_seed, show_lines, show_table
 from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
@@ -42,7 +43,7 @@ class RunGrid:
     profile: Literal["smoke", "lite", "paper"] | None = None
     """How long: smoke (minutes), lite (5,000 updates per task, 3 seeds; the default), paper (each stream's updates, 5 seeds)."""
     streams: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
-    """Streams to learn."""
+    """Streams to learn, or worlds in an order of your own with commas between: cn-5,cn-3."""
     qualities: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Recordings to learn from; by default expert."""
     methods: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
@@ -100,7 +101,7 @@ class RunGrid:
         for seed in grid.seeds:
             check_seed(seed)
         for stream in grid.streams:
-            streams.find(stream)
+            find_stream(stream)
         for method in (*grid.methods, *(variant.method for variant in grid.variants)):
             find(method)
         for variant in grid.variants:
@@ -139,7 +140,7 @@ def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> Non
     if look(folder) is None:
         return
     method: Any = tyro.cli(find(cell.variant.method), args=options, config=SPELLING)
-    stream = streams.find(cell.stream)
+    stream = find_stream(cell.stream)
     spec = envs.find(stream.tasks[0].env).spec
     budget = Budget.of(spec, grid.updates or stream.updates, grid.evaluations, grid.episodes, grid.batch)
     here: dict[str, Any] = {

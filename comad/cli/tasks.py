@@ -28,11 +28,28 @@ def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
     if tasks is None:
         if stream is None:
             raise UserError("nothing to play: give a stream with --stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
-        return streams.find(stream)
+        return find_stream(stream)
     first = streams.find(stream).tasks if stream else ()
     chosen = tuple(find_task(task, first) for task in tasks)
-    base = streams.custom([task.env for task in chosen], metric=_metric(chosen)) if stream is None else streams.find(stream)
-    return dataclasses.replace(base, tasks=chosen)
+    return _custom(chosen) if stream is None else dataclasses.replace(streams.find(stream), tasks=chosen)
+
+
+def find_stream(name: str) -> Stream:
+    """The stream of that name; or one's own, named by its worlds with commas between, such as ``cn-5,cn-3``."""
+    if name in streams.STREAMS:
+        return streams.find(name)
+    worlds = name.split(",")
+    try:
+        tasks = [Task(world, envs.find(world).spec.env) for world in worlds]
+    except UserError:
+        if len(worlds) > 1:
+            raise
+        return streams.find(name)  # which refuses it, and says what there is
+    return dataclasses.replace(_custom(tasks), name=name)
+
+
+def _custom(tasks: Sequence[Task]) -> Stream:
+    return dataclasses.replace(streams.custom([task.env for task in tasks], metric=_metric(tasks)), tasks=tuple(tasks))
 
 
 def _metric(tasks: Sequence[Task]) -> Metric:

@@ -43,7 +43,7 @@ class Training(Generic[Settings]):
     method: Settings
     """Settings of the method."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """A stream; 'comad list' shows them."""
+    """A stream, as 'comad list' shows them, or worlds with commas between: cn-5,cn-3."""
     tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Tasks or worlds in an order of your own, instead of the stream's."""
     quality: str = "expert"

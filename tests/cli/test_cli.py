@@ -19,10 +19,11 @@ from comad import envs, streams
 from comad.cli import VERBS, evaluate, main
 from comad.cli.evaluate import Evaluate
 from comad.cli.play import Play
-from comad.cli.tasks import choose, find_task
+from comad.cli.tasks import choose, find_stream, find_task
 from comad.cli.teams import Source
 from comad.cli.terminal import progress
 from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
+from comad.errors import UserError
 from comad.types import Task
 
 
@@ -246,6 +247,16 @@ def test_tasks_go_by_their_name_in_a_stream_or_by_their_world() -> None:
     assert find_task("bottomleft") == Task("BottomLeft", "lbf-bottomleft")
     assert find_task("right").env == "lbf-right" and choose("ant-dynamics", ["right"]).tasks[0].env == "ant-dynamics-right"
     assert find_task("cn-4-9x9") == Task("cn-4-9x9", "cn-4-9x9")
+
+
+def test_worlds_with_commas_between_are_a_stream() -> None:
+    stream = find_stream("cn-5,3m,cn-2")
+    assert (stream.name, [task.env for task in stream.tasks], stream.metric) == ("cn-5,3m,cn-2", ["cn-5", "3m", "cn-2"], "success")
+    assert find_stream("cn-2").tasks == (Task("cn-2", "cn-2"),) and find_stream("cn") is streams.STREAMS["cn"]
+    with pytest.raises(UserError, match=r"stream named 'nc'.*cn"):
+        find_stream("nc")
+    with pytest.raises(UserError, match="bogus"):
+        find_stream("cn-2,bogus")
 
 
 def test_evaluate_gives_the_numbers_of_the_episodes(capsys: pytest.CaptureFixture[str]) -> None:

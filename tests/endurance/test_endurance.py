@@ -10,7 +10,6 @@ import pytest
 from recorded import record
 from reliability import tried
 
-from comad import streams
 from comad.datasets import library
 from comad.envs import make
 from comad.runs.standing import look
@@ -57,18 +56,17 @@ def processes_of(folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.promise("clean-grid")
 def test_a_grid_of_many_runs_leaves_nothing_behind(tmp_path: Path) -> None:
-    for task in streams.find("lbf").tasks:
-        record(library.place(task.env, "random", tmp_path / "data"), make(task.env))
+    record(library.place("cn-2", "random", tmp_path / "data"), make("cn-2"))
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "COMAD_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
-    quick = "--streams lbf --qualities random --methods ft --updates 1 --evaluations 1 --episodes 1 --batch 1"
+    quick = "--streams cn-2 --qualities random --methods ft --updates 1 --evaluations 1 --episodes 1 --batch 1"
     words = [*quick.split(), "--seeds", *map(str, range(RUNS)), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     done = subprocess.run(
         [sys.executable, "-m", "comad", "bench", "grid", *words], env=environment, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
     for seed in range(RUNS):
-        standing = look(tmp_path / "out" / "lbf-random" / f"ft-seed{seed}")
+        standing = look(tmp_path / "out" / "cn-2-random" / f"ft-seed{seed}")
         assert standing is not None and standing.finished
         tried()
     assert processes_of(tmp_path) == []
