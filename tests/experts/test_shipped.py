@@ -1,6 +1,8 @@
 import jax
 import numpy as np
 import pytest
+from ants import ant_named
+from ants import playable as movable
 from battles import playable
 
 from comad import envs, streams
@@ -42,3 +44,24 @@ def test_a_team_plays_as_its_card_says(name: str, quality: str) -> None:
     # Three standard errors of a share over 256 episodes.
     spread = 3 * np.sqrt(max(card.success * (1 - card.success), 0.01) / 256)
     assert float(outcome.success.mean()) == pytest.approx(card.success, abs=spread)
+
+
+ANTS = {"ant-reward-0": 4500, "ant-dynamics-back": 3049, "ant-dynamics-diagonal": 3500, "ant-dynamics-mixed": 0}
+"""What the teams of the Ant that are shipped must at least return."""
+
+
+@pytest.mark.parametrize("task", sorted({task.env for name in ("ant-reward", "ant-dynamics") for task in streams.find(name).tasks}))
+def test_every_ant_has_an_expert_and_a_medium_team(task: str) -> None:
+    (_, expert), (_, medium) = (library.get(ant_named(task), quality) for quality in library.QUALITIES)
+    assert expert.env == medium.env and expert.episodes == medium.episodes == 40
+    assert expert.total >= ANTS[expert.env] and 0.55 <= medium.total / expert.total <= 0.80
+
+
+@movable
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ant-reward-0", "ant-reward-315", "ant-dynamics-right"])
+def test_an_ant_runs_as_its_card_says_from_whichever_side(name: str) -> None:
+    player, card = library.get(ant_named(name), "expert")
+    outcome, _ = rollout(ant_named(name), player, episode_keys(jax.random.key(5), 0, 16))
+    # One episode in twenty ends in a fall, which is worth little.
+    assert float(np.median(outcome.total)) == pytest.approx(card.total, rel=0.1)
