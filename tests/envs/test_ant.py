@@ -17,7 +17,7 @@ from comad.envs.ant import AntWorld
 from comad.envs.ant_physics import PLACES, SPEEDS, simulator
 from comad.envs.episodes import watch
 from comad.envs.pictures import paint
-from comad.envs.rollout import RandomPlayer, episode_keys, rollout
+from comad.envs.rollout import RandomPlayer, _decider, episode_keys, rollout
 from comad.evaluation import score
 from comad.types import Step
 
@@ -198,3 +198,12 @@ def test_pictures_show_legs_and_where_to_run() -> None:
 
 def test_the_simulator_is_shared_by_all_ants() -> None:
     assert simulator() is simulator()
+
+
+@playable
+def test_worlds_of_one_shape_share_the_compiled_decision() -> None:
+    before = _decider.cache_info().currsize
+    player, keys = RandomPlayer(ant_named("ant-reward-0-2t").spec.shape), episode_keys(jax.random.key(0), 0, 2)
+    for name in ("ant-reward-0-2t", "ant-reward-45-2t", "ant-dynamics-back-2t"):
+        rollout(ant_named(name), player, keys)
+    assert _decider.cache_info().currsize == before + 1
