@@ -37,6 +37,11 @@ class Feature:
     """The quantity in the world's own units is a small whole number, so a byte holds it exactly."""
 
     @property
+    def is_touch(self) -> bool:
+        """A contact, going by its name: exactly zero but for moments, and rough."""
+        return not {"torque", "force"}.isdisjoint(self.name.split())
+
+    @property
     def scale(self) -> np.float32:
         """What a quantity in the world's own units is multiplied by.
 

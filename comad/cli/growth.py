@@ -53,7 +53,5 @@ def show_growth(record: RunRecord) -> None:
     columns = ("task", "head", "heads in all", "familiarity to the heads there were", "own data, after", "with noise")
     show_table("Growth of the library", columns, rows)
     if record.scores:
-        names = [task["name"] for task in record.settings["identity"]["tasks"]]
-        heads = record.scores[-1].get("heads", ())
-        routed = ", ".join(f"{name} by head {head}" for name, head in zip(names, heads, strict=False))
+        routed = ", ".join(f"{name} by head {head}" for name, head in record.routed())
         show_lines([f"played in the end: {routed}"])

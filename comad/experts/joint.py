@@ -17,15 +17,13 @@ from comad.types import Actions, Continuous, Feature, PRNGKey, Spec, Tokens
 
 Tree = TypeVar("Tree")
 
-CONTACT = {"torque", "force"}
-"""Words in the names of features that the team does without: they are rough, and what they tell shows in the speeds a moment later."""
 FARTHEST = 10.0
 """Spreads from the mean beyond which a number is cut."""
 
 
 def kept(features: Sequence[Feature]) -> np.ndarray:
-    """Where the features stand that a team looks at."""
-    return np.array([place for place, feature in enumerate(features) if not CONTACT & set(feature.name.split())], int)
+    """Where the features stand that a team looks at: it does without contacts, for what they tell shows in the speeds a moment later."""
+    return np.array([place for place, feature in enumerate(features) if not feature.is_touch], int)
 
 
 def num_seen(spec: Spec) -> int:

@@ -14,18 +14,29 @@ from comad.types import PRNGKey, Spec, StateTokens
 
 
 class DensityTrunk(eqx.Module):
-    """The part of the estimator that all heads share."""
+    """The part of the estimator that all heads share.
+
+    It is blind to contacts. They are exactly zero most of the time and never with noise, so that one look at them would tell recorded
+    situations apart, whatever the task, and nothing would have to be learned of where they lie.
+    """
 
     encoder: StateEncoder
     mlp: Mlp
+    sight: tuple[tuple[float, ...], tuple[float, ...]] | None = eqx.field(static=True)
+    """Factors of the features of agents and targets, if some are not seen."""
 
     @classmethod
     def create(cls, draws: Draws, spec: Spec) -> "DensityTrunk":
         """Fresh weights."""
-        return cls(StateEncoder.create(draws, spec), Mlp.create(draws, (WIDTH, WIDTH, WIDTH)))
+        agents, targets = (tuple(float(not feature.is_touch) for feature in part) for part in (spec.state_agent, spec.state_target))
+        sight = None if all(agents + targets) else (agents, targets)
+        return cls(StateEncoder.create(draws, spec), Mlp.create(draws, (WIDTH, WIDTH, WIDTH)), sight)
 
     def __call__(self, state: StateTokens) -> Float[Array, "*batch width"]:
         """A summary of the situation."""
+        if self.sight is not None:
+            agents, targets = (jnp.array(factors).reshape(*[1] * (state.agents.ndim - 1), -1) for factors in self.sight)
+            state = dataclasses.replace(state, agents=state.agents * agents, targets=state.targets * targets)
         return jax.nn.relu(self.mlp(self.encoder(state)[1]))
 
 

@@ -57,6 +57,14 @@ class RunRecord:
         except MALFORMED as error:
             raise UserError(f"{journal_path(self.path, 'heads')} does not tell how a library grew ({error!r})") from error
 
+    def routed(self) -> list[tuple[str, int]]:
+        """Every task's name, and the head that played it at the last evaluation."""
+        try:
+            names = [str(task["name"]) for task in self.settings["identity"]["tasks"]]
+            return [(name, int(head)) for name, head in zip(names, self.scores[-1].get("heads", ()), strict=False)]
+        except MALFORMED as error:
+            raise UserError(f"{self.path} does not tell which head plays which task ({error!r})") from error
+
     def _growth(self) -> list["Growth"]:
         ended = {entry["task"]: entry for entry in self.heads if entry["when"] == "finish"}
         return [

@@ -37,7 +37,7 @@ from comad.runs.run import open_run
 
 QUICK = ("grid", "safetensors", "run", "sealed dataset")
 FUZZ = Path(__file__).with_name("fuzz.py")
-SECONDS = os.environ.get("COMAD_FUZZ_SECONDS", "20")
+SECONDS = os.environ.get("COMAD_FUZZ_SECONDS", "60")
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 

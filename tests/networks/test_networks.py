@@ -17,7 +17,7 @@ from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import Draws, Gru, LayerNorm, Linear, Mlp, initialize
 from comad.networks.policy import ActionHead, Trunk, squashed_log_density
 from comad.tokens import complete, full_view
-from comad.types import Continuous, Discrete, Spec, StateTokens, Tokens
+from comad.types import Continuous, Discrete, Feature, Spec, StateTokens, Tokens
 
 CN = Navigation(3, 8).spec
 AIMING = dataclasses.replace(CN, num_targets=2, actions=Discrete(("stop", "go"), targeted="attack"))
@@ -227,6 +227,17 @@ def test_recorded_and_noisy_are_told_apart_in_one_pass() -> None:
     found = jax.jit(density.tell, static_argnums=3)(trunk, head, state, 0.1, KEY)
     for odds, shown in zip(found, (state, density.perturb(state, 0.1, KEY)), strict=True):
         assert np.allclose(odds, head(trunk(shown))[..., 0], atol=1e-5)
+
+
+def test_familiarity_is_blind_to_contacts() -> None:
+    touching = dataclasses.replace(CN, state_agent=(Feature("angle"), Feature("thigh force x")))
+    state = random_state(touching, 2)
+    felt = dataclasses.replace(state, agents=state.agents.at[..., 1].add(1.0))
+    trunk = fresh(lambda draws: DensityTrunk.create(draws, touching))
+    assert same(call(trunk, state), call(trunk, felt))
+    assert not same(call(trunk, state), call(trunk, dataclasses.replace(state, agents=state.agents + 1.0)))
+    seeing = fresh(lambda draws: DensityTrunk.create(draws, CN))
+    assert seeing.sight is None and not same(call(seeing, state), call(seeing, felt))
 
 
 def test_noise_touches_only_what_is_present_and_contrast_prefers_the_recorded() -> None:

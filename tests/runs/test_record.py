@@ -46,3 +46,12 @@ def test_runs_are_found_at_any_depth(tmp_path: Path) -> None:
     assert find_runs(tmp_path / "a") == [tmp_path / "a"]
     with pytest.raises(UserError, match="there is no folder"):
         find_runs(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("tasks", [["CN-2"], [{"title": "CN-2"}], 3])
+def test_settings_whose_tasks_are_none_are_named(tmp_path: Path, tasks: object) -> None:
+    with open_run(tmp_path, {"identity": {"tasks": tasks}}) as run:
+        run.resume()
+        run.append("scores", {"heads": [0]})
+    with pytest.raises(UserError, match="does not tell which head"):
+        read_run(tmp_path).routed()
