@@ -242,12 +242,18 @@ def check_world(dataset: Dataset, spec: Spec) -> None:
     """Refuse a dataset that was recorded in another world, naming what differs."""
     if dataset.spec.rules == spec.rules:
         return
-    theirs, ours = json.loads(dataset.spec.rules), json.loads(spec.rules)
-    flat = {"family": theirs["family"], "version": theirs["version"], **theirs["settings"]}
-    wanted = {"family": ours["family"], "version": ours["version"], **ours["settings"]}
+    try:
+        flat, wanted = _flat(dataset.spec.rules), _flat(spec.rules)
+    except MALFORMED as error:
+        raise UserError(f"{dataset.path}: its manifest does not tell the rules of a world ({error}); collect it again") from error
     differing = [
         f"{name} {flat.get(name)!r} instead of {wanted.get(name)!r}"
         for name in sorted(flat.keys() | wanted.keys())
         if flat.get(name) != wanted.get(name)
     ]
     raise UserError(f"{dataset.path}: recorded in another world than {spec.env}: {', '.join(differing)}; collect it again")
+
+
+def _flat(rules: str) -> dict[str, object]:
+    found = json.loads(rules)
+    return {"family": found["family"], "version": found["version"], **found["settings"]}

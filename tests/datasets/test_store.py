@@ -2,6 +2,7 @@ import errno
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,9 @@ def test_another_world_is_refused_by_what_differs(pristine: Dataset) -> None:
     check_world(pristine, FULL_VIEW.spec)
     with pytest.raises(UserError, match="limit 9 instead of 10"):
         check_world(pristine, Navigation(2, 6, limit=10).spec)
+    for rules in ('{"family"', "[]", '{"family": 1}', '{"family": 1, "version": 1, "settings": 1}'):
+        with pytest.raises(UserError, match="does not tell the rules"):
+            check_world(replace(pristine, spec=replace(pristine.spec, rules=rules)), FULL_VIEW.spec)
 
 
 @pytest.mark.promise("full-disk")
