@@ -15,6 +15,7 @@ from comad.envs.base import Env, HostEnv
 from comad.errors import MALFORMED, UserError
 from comad.methods.base import Method, Recognizes
 from comad.runs import checkpoints
+from comad.runs.folder import journal_path
 from comad.runs.record import RunRecord, read_run
 from comad.tokens import complete, full_view, no_actions
 from comad.types import Actions, PRNGKey, Spec, StateTokens, Stream, Task, Tokens, from_settings
@@ -48,7 +49,7 @@ def restore(path: Path) -> Trained:
         method = from_settings(methods.find(identity["method"]), identity["settings"])
         tasks = tuple(from_settings(Task, task) for task in identity["tasks"])
         stream = Stream(identity["stream"], tasks, identity["budget"]["updates"], identity["threshold"], identity["metric"])
-        rules = identity["worlds"]
+        rules = dict(identity["worlds"])
     except MALFORMED as error:
         raise UserError(f"{path}: its settings are not those of a training ({error!r})") from error
     worlds = tuple(envs.make(task.env) for task in tasks)
@@ -63,7 +64,10 @@ def restore(path: Path) -> Trained:
         raise UserError(f"{path} has no checkpoint to load{reason}; 'comad train' makes one")
     specs = tuple(env.spec for env in worlds)
     like = jax.eval_shape(partial(method.init, stream=stream, specs=specs, updates=stream.updates), jax.random.key(0))
-    return Trained(record, method, stream, worlds, checkpoint.load(found.path, like), tuple(record.scores[-1]["heads"]))
+    heads = tuple(head for _, head in record.routed())
+    if len(heads) != len(worlds):
+        raise UserError(f"{journal_path(record.path, 'scores')} tells heads of {len(heads)} tasks, not {len(worlds)}; train it again")
+    return Trained(record, method, stream, worlds, checkpoint.load(found.path, like), heads)
 
 
 class Policy:

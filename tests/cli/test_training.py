@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,16 @@ def test_evaluate_and_play_let_the_trained_team_play(run: Path, capsys: pytest.C
     assert main(["evaluate", "--random", "--stream", "cn", "--greedy"]) == 2
     assert "--greedy is for trained teams" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("heads", [None, [0], ["x", "y"]])
+def test_a_run_that_does_not_tell_who_played_last_is_refused(run: Path, tmp_path: Path, heads: object) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    *others, last = [json.loads(line) for line in (copy / "scores.jsonl").read_text().splitlines()]
+    told = {**last, "heads": heads} if heads else {name: value for name, value in last.items() if name != "heads"}
+    (copy / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*others, told)))
+    with pytest.raises(UserError, match=r"heads of . tasks, not 2|does not tell which head"):
+        restore(copy)
 
 
 @pytest.mark.slow
