@@ -49,7 +49,7 @@ RECIPES = {
     "lbf-topright": _FORAGING,
     # Evaluations of battles take their time.
     "3m": Recipe(Qmix(steps=1_000_000), every=20_000),
-    # With one leg there is little to learn.
+    # With one leg the curve is flat after a fifth of these steps.
     "ant-dynamics-mixed": replace(ANT, trainer=Sac(steps=600_000)),
 }
 

@@ -4,8 +4,8 @@ A quarter turn makes legs 1, 2, 3, 4 legs 2, 3, 4, 1, and a reflection in the x 
 numbers that a team sees and does, and change some of their signs. Data of such worlds come from one training, and are not independent.
 
 The ground hardly has directions either: a team that takes another direction for the x axis runs that way. Not quite the same is friction,
-which MuJoCo bounds by a pyramid with edges along x and y, and the start, where the Ant does not face the way it is to run. Teams were found
-to run there as well as where they learned (docs/decisions.md).
+which MuJoCo bounds by a pyramid with edges along x and y, and the start, where the Ant does not face the way it is to run. The team
+with four legs was found to run there as well as where it learned, a team short of a leg was not (docs/decisions.md).
 """
 
 import math
