@@ -51,7 +51,7 @@ class Train:
         env = envs.make(task.env)
         recipe = self.recipe(env.spec)
         folder = self.folder / f"{env.spec.env}-seed{self.seed}"
-        start = self.start(recipe)
+        start = self.start(env, recipe)
         with progress() as bar:
             bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
             for now in training.train(
@@ -74,13 +74,12 @@ class Train:
         trainer: Any = found.trainer
         return dataclasses.replace(found, trainer=dataclasses.replace(trainer, steps=self.steps))
 
-    def start(self, recipe: Recipe) -> Any:
-        """The smaller team's expert to begin from: one trained here if there is, else the shipped one."""
+    def start(self, env: Env[Any] | HostEnv[Any], recipe: Recipe) -> Any:
+        """The other team's expert to begin from: one trained here if there is, else the shipped one."""
         if not recipe.start:
             return None
-        smaller = envs.make(recipe.start)
         folder = self.weights if (self.weights / recipe.start / "expert.safetensors").exists() else library.SHIPPED
-        return library.load(smaller, "expert", folder)[0]
+        return library.beginning(env, envs.make(recipe.start), folder)
 
     def put(self, env: Env[Any] | HostEnv[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
         """Write one team's weights and card."""

@@ -59,15 +59,20 @@ class Packing:
             rows_per_epoch = max(rows, round(len(moments) / batch * rows))
             shortest = max(int(moments.max()), int(wanted / rows))
             packing = cls(tuple(starts.tolist()), tuple(lengths.tolist()), batch, rows, shortest, rows_per_epoch)
-            candidates.append(packing.stretched())
+            # With few episodes to a batch, fewer rows may hold too few of them, however long they are.
+            candidates += [longer] if (longer := packing.stretched()) else []
             rows = int(0.85 * rows)
+        if not candidates:
+            raise UserError(
+                f"{len(moments)} episodes of such different lengths cannot be packed into batches of {batch}; give another --batch"
+            )
         return min(candidates, key=lambda packing: packing.padding)
 
-    def stretched(self) -> "Packing":
-        """The same with rows just long enough for almost all episodes to find a place."""
+    def stretched(self) -> "Packing | None":
+        """The same with rows just long enough for almost all episodes to find a place, if they can be."""
         places = range(self.row_length, self.row_length + 2 * max(self.lengths) + 2)
         fits = bisect.bisect_left(places, True, key=lambda length: dataclasses.replace(self, row_length=length).placed >= PLACED)
-        return dataclasses.replace(self, row_length=places[fits])
+        return dataclasses.replace(self, row_length=places[fits]) if fits < len(places) else None
 
     @property
     def placed(self) -> float:

@@ -33,7 +33,7 @@ class Trainer(Protocol[State]):
         ...
 
     def begin_from(self, state: State, team: Any) -> State:
-        """A fresh state with another team's weights."""
+        """A fresh state that has the weights of another team, or has it for a guide."""
         ...
 
     def advance(self, env: Env[Any] | HostEnv[Any], state: State, iterations: int) -> tuple[State, Any]:

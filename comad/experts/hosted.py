@@ -15,9 +15,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
-from comad.experts.joint import Moment, Normalizer, Transition, look_ahead, num_motors, num_seen, observe
+from comad.experts.joint import JointTeam, Moment, Normalizer, Transition, look_ahead, num_motors, num_seen, observe
 from comad.experts.replay import Replay
 from comad.types import PRNGKey, Spec, Step
+
+GUIDE_NOISE = 0.2
+"""Spread of what is added to each of a guide's actions."""
 
 
 @runtime_checkable
@@ -36,7 +39,7 @@ class Learns(Protocol):
 
     @property
     def warm_up(self) -> int:
-        """Environment steps of random actions before learning begins."""
+        """Environment steps before learning begins: random actions, or a guide's."""
         ...
 
     @property
@@ -92,6 +95,8 @@ class Mind(eqx.Module):
     """What is to be done next."""
     iteration: Int[Array, ""]
     key: PRNGKey
+    guide: Any = None
+    """Who plays instead of chance before learning begins, if anybody."""
 
 
 class Shown(eqx.Module):
@@ -121,6 +126,10 @@ def init(settings: Learns, env: Any, key: PRNGKey) -> HostState:
     num_motors(env.spec)
     if not isinstance(env, HostEnv):
         raise UserError(f"{env.spec.env}: this trainer learns worlds outside JAX, such as ant-reward-0")
+    if settings.warm_up >= settings.iterations * settings.num_worlds:
+        raise UserError(
+            f"nothing would be learned in {settings.iterations * settings.num_worlds} steps, since {settings.warm_up} go before"
+        )
     world_key, mind_key = jax.random.split(key)
     world, step = env.reset_many(np.asarray(jax.random.bits(world_key, (settings.num_worlds,), jnp.uint32)))
     shown = show(env.spec, step)
@@ -155,9 +164,10 @@ def draw(key: PRNGKey, lanes: int, motors: int) -> Float[Array, "lane motor"]:
     return jax.random.uniform(key, (lanes, motors), minval=-1.0)
 
 
-def begin_from(settings: Learns, state: HostState, team: Any) -> HostState:
-    """Not possible: a team's weights are only part of what such a training needs."""
-    raise UserError("trainings of moving bodies begin from nothing; leave out the world to begin from")
+def begin_from(settings: Learns, state: HostState, team: JointTeam) -> HostState:
+    """Networks that know nothing, and a team that plays in their place until they begin to learn from what it does."""
+    # A copy, for a training gives its state away with every step.
+    return replace(state, mind=replace(state.mind, guide=jax.tree.map(jnp.copy, team)))
 
 
 def advance(settings: Learns, env: Env[Any] | HostEnv[Any], state: HostState, iterations: int) -> tuple[HostState, float]:
@@ -218,5 +228,12 @@ def think(
 
     learner, loss = jax.lax.cond(warm, go, lambda learner: (learner, jnp.float32(0.0)), mind.learner)
     explored = settings.explore(learner, normalizer(seen), explore_key)
-    actions = jnp.where(warm, explored, draw(draw_key, *explored.shape))
-    return Mind(learner, normalizer, replay, actions, mind.iteration + 1, next_key), loss
+    actions = jnp.where(warm, explored, first_actions(mind.guide, seen, draw_key, explored.shape[-1]))
+    return Mind(learner, normalizer, replay, actions, mind.iteration + 1, next_key, mind.guide), loss
+
+
+def first_actions(guide: JointTeam | None, seen: Float[Array, "lane number"], key: PRNGKey, motors: int) -> Array:
+    """What is done before learning begins: chance, or about what the guide does, so that one learns what its actions are good for."""
+    if guide is None:
+        return draw(key, len(seen), motors)
+    return jnp.clip(guide.decide(seen) + GUIDE_NOISE * jax.random.normal(key, (len(seen), motors)), -1.0, 1.0)

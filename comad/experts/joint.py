@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -191,6 +191,7 @@ def falling(rate: float, begin: float, end: float, share: Float[Array, ""]) -> F
     return rate * (1.0 - (1.0 - end) * beyond)
 
 
+@runtime_checkable
 class JointTeam(Protocol):
     """Weights that decide for all agents."""
 

@@ -15,7 +15,7 @@ from comad.experts.hatd3 import Hatd3
 from comad.experts.joint import JointPlayer
 from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
-from comad.experts.symmetry import TurnedTeam, twins
+from comad.experts.symmetry import Symmetry, TurnedTeam, twins
 from comad.files import read_json, sha256, write_json
 from comad.types import from_settings
 
@@ -85,12 +85,27 @@ def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> t
     if isinstance(env, Ant) and not _weights(env, quality, folder).exists():
         for twin, symmetry in twins(env):
             if _weights(twin, quality, folder).exists():
-                team, card = load(twin, quality, folder)
-                player = trainer_of(card).player(team, env.spec)
-                assert isinstance(player, JointPlayer)
-                return JointPlayer(TurnedTeam(player.team, symmetry), env.spec), card
+                return _turned(env, twin, symmetry, quality, folder)
     team, card = load(env, quality, folder)
     return trainer_of(card).player(team, env.spec), card
+
+
+def beginning(env: Env[Any] | HostEnv[Any], start: Env[Any] | HostEnv[Any], folder: Path = SHIPPED) -> Any:
+    """What a training begins from: the weights of another world's expert, or that expert as it plays this world, where both are Ants."""
+    if not isinstance(env, Ant):
+        return load(start, "expert", folder)[0]
+    symmetry = next((symmetry for twin, symmetry in twins(env) if twin == start), None)
+    if symmetry is None or not isinstance(start, Ant):
+        raise UserError(f"{env.spec.env} is not {start.spec.env} seen from another side, so its training cannot begin from that team")
+    return _turned(env, start, symmetry, "expert", folder)[0].team
+
+
+def _turned(env: Ant, twin: Ant, symmetry: Symmetry, quality: str, folder: Path) -> tuple[JointPlayer, Card]:
+    """The team of one world in another one."""
+    team, card = load(twin, quality, folder)
+    player = trainer_of(card).player(team, env.spec)
+    assert isinstance(player, JointPlayer)
+    return JointPlayer(TurnedTeam(player.team, symmetry), env.spec), card
 
 
 def _weights(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Path:

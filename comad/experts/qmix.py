@@ -174,11 +174,28 @@ class TrainState(eqx.Module):
 
 
 def optimizer(settings: Qmix) -> optax.GradientTransformation:
-    """Adam with a clipped gradient and a falling rate."""
+    """Adam with a falling rate."""
     schedule = optax.linear_schedule(
         settings.learning_rate, settings.final_rate * settings.learning_rate, settings.iterations * settings.num_updates
     )
-    return optax.chain(optax.clip_by_global_norm(settings.clip), optax.adam(schedule, eps=1e-5))
+    return optax.adam(schedule, eps=1e-5)
+
+
+def descend(
+    settings: Qmix, online: Networks, gradient: Networks, states: tuple[Any, Any], settled: Bool[Array, ""]
+) -> tuple[Networks, tuple[Any, Any]]:
+    """One step of the mixer and, if it has settled, of the agents; the gradient of those that move is clipped as a whole."""
+    gradient = Networks(jax.tree.map(lambda leaf: jnp.where(settled, leaf, 0.0), gradient.agent), gradient.mixer)
+    clipped, _ = optax.clip_by_global_norm(settings.clip).update(gradient, optax.EmptyState())
+
+    def step(network: Any, slope: Any, state: Any) -> tuple[Any, Any]:
+        change, state = optimizer(settings).update(slope, state)
+        return optax.apply_updates(network, change), state
+
+    mixer, mixer_state = step(online.mixer, clipped.mixer, states[1])
+    # Adam counts steps: had it counted those in which agents rest, their first ones would be five times too long.
+    agent, agent_state = jax.lax.cond(settled, step, lambda network, slope, state: (network, state), online.agent, clipped.agent, states[0])
+    return Networks(agent, mixer), (agent_state, mixer_state)
 
 
 @partial(jax.jit, static_argnames=("settings", "env"))
@@ -191,7 +208,7 @@ def init(settings: Qmix, env: Env[Any], key: PRNGKey) -> TrainState:
     return TrainState(
         online=networks,
         target=jax.tree.map(jnp.copy, networks),
-        optimizer=optimizer(settings).init(networks),
+        optimizer=(optimizer(settings).init(networks.agent), optimizer(settings).init(networks.mixer)),
         lanes=lanes,
         replay=Replay.create(example, settings.num_worlds, settings.capacity),
         iteration=jnp.int32(0),
@@ -225,10 +242,7 @@ def iterate(settings: Qmix, env: Env[Any], state: TrainState) -> tuple[TrainStat
         online, target, optimizer_state = carry
         windows = replay.sample(key, settings.batch, settings.burn_in + settings.window + 1)
         loss, gradient = jax.value_and_grad(temporal_difference)(online, target, windows, settings, env.spec)
-        agent_gradient = jax.tree.map(lambda leaf: leaf * (state.iteration >= settings.settle), gradient.agent)
-        gradient = Networks(agent_gradient, gradient.mixer)
-        change, optimizer_state = optimizer(settings).update(gradient, optimizer_state, online)
-        online = optax.apply_updates(online, change)
+        online, optimizer_state = descend(settings, online, gradient, optimizer_state, state.iteration >= settings.settle)
         return (online, optax.incremental_update(online, target, settings.target_rate), optimizer_state), loss
 
     # The first windows need a full length of experience; until then the worlds are only played.

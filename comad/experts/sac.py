@@ -57,7 +57,7 @@ class Sac:
     horizon: int = 3
     """Steps in one transition."""
     warm_up: int = 5_000
-    """Environment steps of random actions before learning begins."""
+    """Environment steps before learning begins: random actions, or a guide's."""
     discount: float = 0.99
     """Worth of a reward one step later."""
     learning_rate: float = 8e-4

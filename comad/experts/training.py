@@ -146,7 +146,8 @@ def choose_teams(
     expert = max((measured(index) for index in finalists), key=lambda found: (merit(found[2]), -float(found[2].length.mean())))
     best = merit(expert[2])
     # A curve can leap over the medium range from one evaluation to the next; then the first team that falls back into it is taken.
-    passing = [index for index, progress in enumerate(curve) if merit(progress) >= least * best]
+    # Where no evaluation shows anybody half as good as the best was found to be, the worst of the best few has to do.
+    passing = [index for index, progress in enumerate(curve) if merit(progress) >= least * best] or finalists[:1]
     likely = (measured(index) for index in passing if merit(curve[index]) <= (most + NOISE) * best)
     halfway = next((found for found in likely if least * best <= merit(found[2]) <= most * best), None)
     return {"expert": expert, "medium": halfway or measured(passing[0])}

@@ -50,6 +50,11 @@ def test_batches_hold_the_batch_size_on_average_and_every_episode_comes(lengths:
     assert counts.max() <= 4 and (counts == 0).mean() < 0.05
 
 
+def test_rows_that_would_hold_too_few_episodes_are_passed_over() -> None:
+    packing = plan([50] * 100 + [2] * 44, 32)
+    assert packing.placed > 0.9 and packing.rows * packing.row_length * packing.batches_per_epoch >= 0.8 * (100 * 51 + 44 * 3)
+
+
 @settings(max_examples=40, deadline=None)
 @given(long=st.integers(1, 60), short=st.integers(1, 60), batch=st.integers(1, 4), seed=st.integers(0, 2**20))
 def test_no_batch_is_empty_however_unequal_episodes_are(long: int, short: int, batch: int, seed: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from comad import checkpoint
 from comad.envs.navigation import Navigation
+from comad.envs.rollout import Outcome
 from comad.errors import UserError
 from comad.experts import library, qmix, training
 from comad.experts.library import Card
@@ -106,6 +107,30 @@ def test_settling_leaves_the_agents_alone_and_teaches_the_mixer() -> None:
     state, _ = qmix.train(trainer, ENV, state, 4)
     assert all(jax.tree.leaves(jax.tree.map(lambda old, new: bool((old == new).all()), agent, state.online.agent)))
     assert not all(jax.tree.leaves(jax.tree.map(lambda old, new: bool((old == new).all()), mixer, state.online.mixer)))
+
+
+def test_after_settling_the_first_step_of_the_agents_is_a_first_step() -> None:
+    state = qmix.init(TINY, ENV, jax.random.key(0))
+    slope = jax.tree.map(jnp.ones_like, state.online)
+    networks, optimizer = state.online, state.optimizer
+    for settled in (False, False, True):
+        before = networks.agent
+        networks, optimizer = qmix.descend(TINY, networks, slope, optimizer, jnp.array(settled))
+    # Adam's first step is the learning rate in every weight, whatever the slope.
+    moved = jax.tree.leaves(jax.tree.map(lambda new, old: jnp.abs(new - old), networks.agent, before))
+    np.testing.assert_allclose(np.concatenate([leaf.ravel() for leaf in moved]), TINY.learning_rate, rtol=0.02)
+
+
+def test_a_curve_that_shows_nobody_half_as_good_as_the_best_still_gives_two_teams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Luck: nobody scored in an evaluation, somebody did in the many episodes by which the best of them is found.
+    curve = [training.Progress(steps, 0.0, 0.0, 0.0, 6.0, 1.0, "") for steps in (1, 2)]
+    lucky = Outcome(jnp.full(4, 0.5), jnp.full(4, 6), jnp.array([True, False, True, False]))
+    monkeypatch.setattr(training, "_read_curve", lambda folder: curve)
+    monkeypatch.setattr(training, "sha256", lambda path: "")
+    monkeypatch.setattr(training, "evaluate", lambda *_: lucky)
+    monkeypatch.setattr(checkpoint, "load", lambda path, like: like)
+    chosen = training.choose_teams(ENV, TINY, tmp_path, num_episodes=4)
+    assert chosen["expert"][1] in curve and chosen["medium"][1] in curve
 
 
 def test_weights_are_refused_in_another_world_or_when_damaged(tmp_path: Path) -> None:

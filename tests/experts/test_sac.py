@@ -142,6 +142,31 @@ def test_a_trainer_refuses_a_world_that_it_cannot_learn() -> None:
         TINY.init(Navigation(2, 5), jax.random.key(0))
 
 
+def test_a_training_that_is_all_warm_up_is_refused() -> None:
+    with pytest.raises(UserError, match="nothing would be learned in 192 steps, since 192 go before"):
+        replace(TINY, warm_up=192).init(ENV, jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_a_guide_plays_until_learning_begins_and_the_training_goes_on_in_the_same_bits(tmp_path: Path) -> None:
+    guide = SacTeam(TINY.create(ENV.spec, jax.random.key(5)).actor, jnp.zeros(3), jnp.ones(3))
+
+    def begin() -> HostState:
+        return TINY.begin_from(TINY.init(ENV, jax.random.key(1)), guide)  # twice, so it must be a copy that is given away
+
+    state, _ = TINY.advance(ENV, begin(), 6)
+    kept: Moment = state.mind.replay.entries
+    # What was done from the second step on is about what the guide does there; the first is chance.
+    away = np.asarray(kept.actions[:, 1:6]) - np.asarray(guide.decide(kept.seen[:, 1:6]))
+    assert 0.5 * hosted.GUIDE_NOISE < away.std() < 1.5 * hosted.GUIDE_NOISE
+    checkpoint.save(tmp_path / "state", state)
+    whole, _ = TINY.advance(ENV, state, 6)  # beyond the 32 steps of warm-up
+    again, _ = TINY.advance(ENV, checkpoint.load(tmp_path / "state", begin()), 6)
+    checkpoint.save(tmp_path / "whole", whole)
+    checkpoint.save(tmp_path / "again", again)
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "again").read_bytes()
+
+
 def test_half_precision_moves_a_team_by_less_than_a_hundredth() -> None:
     learner = Sac().create(ENV.spec, jax.random.key(0))
     seen = jax.random.normal(jax.random.key(1), (64, 3))

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 from comad import streams
 from comad.envs.ant import AntWorld
 from comad.envs.ant_physics import PLACES, SPEEDS
-from comad.experts import joint
+from comad.errors import UserError
+from comad.experts import joint, library
 from comad.experts.joint import JointPlayer
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
 
@@ -55,6 +56,13 @@ def test_fourteen_tasks_are_five_problems() -> None:
     assert {abs(ground) for ground in grounds.values()} == {0.0, 45.0}
     assert nearest("ant-without-4-obsk1-50t")[0] == "ant-dynamics-front"
     assert nearest("ant-reward-30") == ("ant-reward-0", Symmetry(ground=30.0))
+
+
+def test_a_training_begins_from_a_team_that_can_play_its_world() -> None:
+    front, back = ant_named("ant-dynamics-front"), ant_named("ant-dynamics-back")
+    assert isinstance(library.beginning(front, back), TurnedTeam)
+    with pytest.raises(UserError, match="ant-dynamics-front is not ant-reward-0 seen from another side"):
+        library.beginning(front, ant_named("ant-reward-0"))
 
 
 @pytest.mark.parametrize("name", ["ant-reward-200", "ant-dynamics-front", "ant-reward-10-without-1-2"])
