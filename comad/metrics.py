@@ -1,4 +1,4 @@
-"""What a stream of scores says: performance, backward and forward transfer, and how sure one can be. NumPy only.
+"""What a stream of scores says: performance, backward and forward transfer, and how sure one can be. NumPy and SciPy only.
 
 Everything is a function of one array ``scores[seed, task, point, on]``: the score in [0, 1] on task ``on``, at evaluation ``point`` of the
 time in which task ``task`` is learned. Point 0 is before the first update of that task, the last point after its last one. A missing score
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
 from comad.errors import UserError
 
@@ -83,11 +84,15 @@ class Summary:
     """Ends of the 95 % interval of the mean."""
 
 
-def summarize(values: np.ndarray, resamples: int = 2000, seed: int = 0) -> Summary:
-    """Mean, spread and bootstrap interval over seeds."""
+def summarize(values: np.ndarray, least: float = -np.inf, most: float = np.inf) -> Summary:
+    """Mean, spread and Student's interval over seeds, cut to the values that there can be.
+
+    Not a bootstrap: one of three seeds never leaves their range, and holds the mean of many in 74 of 100 cases instead of 95.
+    """
     values = np.asarray(values, float)
-    low, high = bootstrap(values[None], lambda sample: sample.mean(axis=(-2, -1)), resamples, seed)
-    return Summary(float(values.mean()), float(values.std()), low, high)
+    count, mean = len(values), float(values.mean())
+    reach = float(stdtrit(count - 1, 0.975) * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+    return Summary(mean, float(values.std()), max(mean - reach, least), min(mean + reach, most))
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:

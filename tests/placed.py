@@ -5,6 +5,11 @@ from pathlib import Path
 from typing import Any
 
 
+def command(identity: Any, folder: str) -> str:
+    """What might make a run again."""
+    return f"comad train {identity['method']} --out {folder}"
+
+
 def place(folder: Path, name: str, seed: int, final: list[float], learned: float = 1.0, **other: Any) -> Path:
     """A finished run of two tasks with one evaluation each: task 0 was done ``learned`` well when it had just been learned."""
     path = folder / "lbf-expert" / f"{name}-seed{seed}"

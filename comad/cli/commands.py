@@ -1,7 +1,8 @@
 """Settings of methods as words of the command line."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import tyro
@@ -10,21 +11,27 @@ from comad import envs
 from comad.errors import UserError
 from comad.methods import find
 from comad.methods.base import settled
+from comad.runs.record import flat
 from comad.types import settings
 
 SPELLING = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
 """How options are called, everywhere."""
 
 
-def command(identity: Mapping[str, Any]) -> str:
-    """What makes a run again: its budget, and those settings that are not what the method has by itself."""
-    # A stream of one's own has no name to be called by.
-    own = identity["stream"] == "custom"
-    what = ["--tasks", *(task["env"] for task in identity["tasks"])] if own else ["--stream", identity["stream"]]
-    budget = {"quality": identity["quality"], "seed": identity["seed"], **identity["budget"]}
+def command(identity: Mapping[str, Any], folder: str) -> str:
+    """What makes a run again, in a folder of this name: its budget, and those settings that are not what the method has by itself."""
+    method, stream, quality, seed = (identity[name] for name in ("method", "stream", "quality", "seed"))
+    # A stream that was made in a program has no name to be called by.
+    what = ["--tasks", *(task["env"] for task in identity["tasks"])] if stream == "custom" else ["--stream", stream]
+    budget = {"quality": quality, "seed": seed, **identity["budget"]}
     words = [word for name, value in budget.items() for word in (f"--{name}", str(value))]
-    plain = _plain(identity["method"], identity["tasks"][0]["env"])
-    return shlex.join(["comad", "train", identity["method"], *what, *words, *changed(identity["method"], identity["settings"], plain)])
+    out = [] if folder == f"{method}-seed{seed}" else ["--out", f"runs/{stream}-{quality}/{folder}"]
+    return shlex.join(["comad", "train", method, *what, *words, *departures(identity), *out])
+
+
+def departures(identity: Mapping[str, Any]) -> list[str]:
+    """The options by which a run's method is not what it is by itself in the run's world."""
+    return changed(identity["method"], identity["settings"], _plain(identity["method"], identity["tasks"][0]["env"]))
 
 
 def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[str]:
@@ -41,21 +48,13 @@ def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[s
     return words
 
 
+@cache
 def _plain(method: str, env: str) -> Any:
     """A method as it is in a world; as it is by itself, if nobody here knows that world."""
     try:
         return settled(find(method)(), envs.find(env).spec)
     except UserError:
         return find(method)()
-
-
-def flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Settings and those inside them, by the one name that the command line has for each."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flat(value)
-        else:
-            yield name, value
 
 
 def _dashed(name: str) -> str:

@@ -25,6 +25,7 @@ from comad.methods import find
 from comad.methods.base import settled
 from comad.runs.folder import read_settings
 from comad.runs.standing import Standing, look
+from comad.training.lessons import locate
 from comad.training.loop import Budget
 from comad.types import identifying, settings
 
@@ -131,6 +132,8 @@ class RunGrid:
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
         at_once = len(cores) if self.at_once is None else self.at_once
         check_positive("--at-once", at_once)
+        for stream, quality in dict.fromkeys((cell.stream, cell.quality) for cell in cells):
+            locate(find_stream(stream), quality, data)  # said once, instead of by every run
         return Workshop(command, log, share(cores, at_once)).run(cells)
 
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import tyro
 
-from comad.cli.commands import command
+from comad.cli.commands import command, departures
 from comad.cli.terminal import progress, show_lines, show_table
 from comad.errors import UserError
 from comad.files import write_bytes
 from comad.reports import tables
 from comad.reports.overall import overall
 from comad.reports.page import build, collect
-from comad.reports.results import Metric, Mode, Result, gather
+from comad.reports.results import Metric, Mode, Result, gather, unequal
 from comad.reports.tables import Row, main_table
 
 CHANGES: tuple[Metric, ...] = ("FwT", "BwT")
@@ -40,24 +40,27 @@ class Report:
 
     def run(self) -> None:
         """Print the table and what could not be counted, and write the files."""
-        results, flaws = gather(self.runs)
+        if not self.runs:
+            raise UserError("no folder to report on; give some that hold runs, such as runs")
+        results, flaws = gather(self.runs, departures)
         if not results:
             first = f"; {flaws[0].why}" if flaws else ""
             raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
         rows = main_table(results, self.mode)
         columns = ("stream", "data", "updates", "method", "seeds", "P", "95 %", "published", "FwT", "BwT")
         show_table(f"Scores over seeds, {'greedy' if self.greedy else 'drawn'} play", columns, [shown(row) for row in rows])
-        show_lines([f"not counted: {flaw.why}" for flaw in flaws])
+        if any(row.theirs for row in rows):
+            show_lines([tables.PUBLISHED])
+        show_lines([f"compare with care: {said}" for said in unequal(results)])
+        show_lines([f"{'noticed' if flaw.counted else 'not counted'}: {flaw.why}" for flaw in flaws])
         if self.out:
-            page, table = (
-                build(collect(results, flaws, command)),
-                (
-                    tables.markdown(rows) + "\n" + tables.overall_markdown(overall(results, self.mode)),
-                    tables.comma_separated(rows),
-                    tables.latex(rows),
-                ),
-            )
-            forms = dict(zip(("index.html", "table.md", "table.csv", "table.tex"), (page, *table), strict=True))
+            forms = {
+                "index.html": build(collect(results, flaws, command, self.mode)),
+                "table.md": tables.markdown(rows, self.mode) + "\n" + tables.overall_markdown(overall(results, self.mode)),
+                "table.csv": tables.comma_separated(rows, self.mode),
+                "table.tex": tables.latex(rows, self.mode),
+                "seeds.csv": tables.by_seed(results, self.mode),
+            }
             for name, text in forms.items():
                 write_bytes(self.out / name, text.encode())
             drawn = self.draw(results) if self.figures else 0

@@ -24,20 +24,28 @@ def find_task(name: str, first: Sequence[Task] = ()) -> Task:
 
 
 def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
-    """The stream that was asked for, with tasks of one's own if there are any."""
+    """The stream that was asked for; one with tasks of one's own is called by them, so that nobody takes it for another."""
     if tasks is None:
         if stream is None:
             raise UserError("nothing to play: give a stream with --stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
         return find_stream(stream)
     first = streams.find(stream).tasks if stream else ()
     chosen = tuple(find_task(task, first) for task in tasks)
-    return _custom(chosen) if stream is None else dataclasses.replace(streams.find(stream), tasks=chosen)
+    if stream is None:
+        return dataclasses.replace(_custom(chosen), name=",".join(task.env for task in chosen))
+    whole = streams.find(stream)
+    if chosen == whole.tasks:
+        return whole
+    return dataclasses.replace(whole, name=f"{stream}:{','.join(tasks)}" if tasks else stream, tasks=chosen)
 
 
 def find_stream(name: str) -> Stream:
-    """The stream of that name; or one's own, named by its worlds with commas between, such as ``cn-5,cn-3``."""
+    """The stream of that name; or one's own: worlds with commas between, such as ``cn-5,cn-3``, or a stream's tasks, ``cn:CN-5,CN-3``."""
     if name in streams.STREAMS:
         return streams.find(name)
+    if ":" in name:
+        stream, _, some = name.partition(":")
+        return choose(stream, some.split(","))
     worlds = name.split(",")
     try:
         tasks = [Task(world, envs.find(world).spec.env) for world in worlds]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from comad.cli.commands import command
+from comad.cli.commands import command, departures
 from comad.cli.terminal import show_lines
 from comad.errors import UserError
 from comad.reports.serve import HOST, serve
@@ -27,6 +27,6 @@ class Watch:
             raise UserError("nothing to watch; give the folder in which runs lie")
         if not 0 <= self.port < 65536:
             raise UserError(f"--port must be 0 to 65535, not {self.port}")
-        with serve(self.runs, self.port, command) as server:
+        with serve(self.runs, self.port, command, departures) as server:
             show_lines([f"http://{HOST}:{server.server_address[1]}/ shows {', '.join(map(str, self.runs))}; Ctrl-C ends it"])
             server.serve_forever()

@@ -108,6 +108,8 @@ def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
     """The profile and the rest of a grid that is written down in TOML."""
     try:
         found = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}; name a grid in TOML, such as grids/lite.toml, or give --streams and --methods") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as TOML ({error})") from error
     profile = found.pop("profile", "lite")

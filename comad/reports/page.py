@@ -16,16 +16,28 @@ from comad import theory
 from comad.errors import MALFORMED, UserError
 from comad.metrics import performance_over_time
 from comad.reports.overall import Overall, overall
-from comad.reports.results import METRICS, MODES, UNDEFINED, Flaw, Mode, Result, published, published_growth, summaries
+from comad.reports.results import (
+    METRICS,
+    MODES,
+    UNDEFINED,
+    Flaw,
+    Mode,
+    Result,
+    identity_of,
+    published,
+    published_growth,
+    summaries,
+    unequal,
+)
 from comad.reports.tables import main_table
-from comad.reports.variations import families, orders
+from comad.reports.variations import families, orders, orphans
 from comad.runs.folder import journal_path, read_settings
 from comad.runs.journal import read_journal
 from comad.runs.record import read_portrait
 from comad.runs.standing import Standing
 
-Command = Callable[[Mapping[str, Any]], str]
-"""From a run's identity to what makes it again."""
+Command = Callable[[Mapping[str, Any], str], str]
+"""From a run's identity and the name of its folder to what makes it again."""
 COUNTED = ("learning_seconds", "learning_count", "evaluation_seconds", "evaluation_count", "compiling_seconds", "peak_bytes")
 SIZES = ("mean", "std", "low", "high")
 SCRIPTS = ("base", "scores", "curves", "library", "variations", "replays", "runs", "start")
@@ -56,8 +68,8 @@ def _script(watched: bool) -> str:
     return "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
 
 
-def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) -> str:
-    """All that the page shows, as JSON."""
+def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command, mode: Mode = "sampled") -> str:
+    """All that the page shows, as JSON; at first one way of playing."""
     ranks = {mode: {_key(row): row.rank for row in main_table(results, mode)} for mode in MODES}
     theirs = {_key(row): row.theirs for row in main_table(results)}
     found = []
@@ -65,6 +77,7 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) 
         modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][_key(result)]} for mode in MODES}
         found.append({**outline(result), "command": made_by(result, command), "published": theirs[_key(result)], "modes": modes})
     shown: dict[str, Any] = {
+        "mode": mode,
         "results": found,
         "overall": {mode: [describe_overall(row) for row in overall(results, mode)] for mode in MODES},
         "families": [
@@ -75,9 +88,11 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command) 
             }
             for family in families(results)
         ],
+        "orphans": [results.index(one) for one in orphans(results)],
         "orders": [[results.index(one) for one in same] for same in orders(results)],
         "toy": toy(),
         "going": [],
+        "unequal": unequal(results),
         "flaws": [flaw.why for flaw in flaws if flaw.standing is None],
     }
     for flaw in flaws:
@@ -112,13 +127,29 @@ def outline(result: Result) -> dict[str, Any]:
         "portrait": portrait(result),
         "undefined": UNDEFINED.get(result.method, ()),
         "provenance": {name: value for name, value in settings.items() if name != "earlier"},
+        "programs": programs(result),
     }
+
+
+def programs(result: Result) -> dict[str, list[str]]:
+    """By which versions of this package the seeds were made, in the order in which each went on: they need not all be the same."""
+    found: dict[str, list[str]] = {}
+    for seed, record in zip(result.seeds, result.records, strict=True):
+        earlier = record.settings.get("earlier")
+        sittings = [*(earlier if isinstance(earlier, list) else ()), record.settings]
+        found[str(seed)] = list(dict.fromkeys(map(_program, sittings)))
+    return found
+
+
+def _program(sitting: Any) -> str:
+    told = sitting.get("comad") if isinstance(sitting, Mapping) else None
+    return f"{told.get('version')}, source {told.get('source')}" if isinstance(told, Mapping) else "unknown"
 
 
 def made_by(result: Result, command: Command) -> str:
     """What makes the first seed of a result again."""
     try:
-        return command(result.records[0].settings["identity"])
+        return command(identity_of(result), result.records[0].path.resolve().name)
     except (UserError, *MALFORMED) as error:
         return f"# this version of comad cannot make it again: {error}"
 

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -13,8 +13,8 @@ import numpy as np
 
 from comad.errors import MALFORMED, UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
-from comad.runs.folder import is_number
-from comad.runs.record import RunRecord, find_runs, one_grid, read_portrait, read_run
+from comad.runs.folder import differences, is_number
+from comad.runs.record import RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
 Metric = Literal["P", "FwT", "BwT"]
@@ -31,12 +31,14 @@ UNDEFINED: dict[str, tuple[Metric, ...]] = {"mt": ("FwT", "BwT"), SCRATCH: ("FwT
 
 @dataclass(frozen=True)
 class Flaw:
-    """A run that cannot be counted."""
+    """What is wrong with a run."""
 
     path: Path
     why: str
     standing: Standing | None = None
     """How far it is, if all that it lacks is time."""
+    counted: bool = False
+    """Whether the run counts all the same."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,11 @@ def place_of(result: Result) -> Place:
     return result.stream, result.quality
 
 
-def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
+Departures = Callable[[Mapping[str, Any]], Sequence[str]]
+"""From a run's identity to the options by which its method is not what it is by itself."""
+
+
+def gather(folders: Iterable[Path], departures: Departures = lambda identity: ()) -> tuple[list[Result], list[Flaw]]:
     """The results of all runs in some folders, and the runs that are damaged or not finished."""
     groups: dict[tuple[str, str, int, str], list[RunRecord]] = {}
     flaws: list[Flaw] = []
@@ -79,7 +85,7 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
             if (standing := look(path)) and not standing.finished:
                 flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
                 continue
-            key = _key(record)
+            key = _key(record, departures)
             flaws += _flawed_portrait(path)
         except UserError as error:
             flaws.append(Flaw(path, str(error)))
@@ -87,10 +93,15 @@ def gather(folders: Iterable[Path]) -> tuple[list[Result], list[Flaw]]:
             flaws.append(Flaw(path, f"{path} does not describe a training ({error!r})"))
         else:
             groups.setdefault(key, []).append(record)
-    return [_result(*key, records) for key, records in sorted(groups.items())], flaws
+    results = [
+        _result(stream, quality, updates, name, some)
+        for (stream, quality, updates, label), records in sorted(groups.items())
+        for name, some in _apart(label, records)
+    ]
+    return results, flaws
 
 
-def _key(record: RunRecord) -> tuple[str, str, int, str]:
+def _key(record: RunRecord, departures: Departures) -> tuple[str, str, int, str]:
     """What a run has in common with those of other seeds; whatever is needed of it later fails here, if it must."""
     for mode in MODES:
         record.score_array(mode)
@@ -103,7 +114,11 @@ def _key(record: RunRecord) -> tuple[str, str, int, str]:
         raise TypeError("a name is no text, or a number no number")
     if not isinstance(identity.get("settings", {}), dict):
         raise TypeError("its settings have no names")
-    return stream, quality, updates, label_of(record.path, updates) or method
+    try:
+        changed = departures(identity)
+    except (UserError, *MALFORMED):
+        changed = ()  # of a method or a version that nobody here can compare with
+    return stream, quality, updates, label_of(record.path, method, updates, changed)
 
 
 def _flawed_portrait(path: Path) -> list[Flaw]:
@@ -111,13 +126,26 @@ def _flawed_portrait(path: Path) -> list[Flaw]:
     try:
         read_portrait(path)
     except UserError as error:
-        return [Flaw(path, str(error))]
+        return [Flaw(path, str(error), counted=True)]
     return []
 
 
-def label_of(path: Path, updates: int) -> str:
-    """What a run is called without its seed, and without its budget where that is part of the name."""
-    return re.sub(r"-seed\d+$", "", path.resolve().name).removesuffix(f"-{updates}")
+def label_of(path: Path, method: str, updates: int, changed: Sequence[str]) -> str:
+    """What a run's row is called: the variant's name if its folder says one, else the method and whatever was changed in it."""
+    name = _stem(path).removesuffix(f"-{updates}")
+    return name if name.startswith(f"{method}-") else " ".join((method, *changed))
+
+
+def _stem(path: Path) -> str:
+    return re.sub(r"-seed\d+$", "", path.resolve().name)
+
+
+def _apart(label: str, records: Sequence[RunRecord]) -> list[tuple[str, Sequence[RunRecord]]]:
+    """Runs of one label; if a seed is there twice, each folder's name by itself."""
+    stems = dict.fromkeys(_stem(record.path) for record in records)
+    if len(stems) == 1 or len({_seed(record) for record in records}) == len(records):
+        return [(label, records)]
+    return [(f"{label} ({stem})", [record for record in records if _stem(record.path) == stem]) for stem in stems]
 
 
 def _result(stream: str, quality: str, updates: int, label: str, records: Sequence[RunRecord]) -> Result:
@@ -128,8 +156,8 @@ def _result(stream: str, quality: str, updates: int, label: str, records: Sequen
             raise UserError(f"{before.path} and {after.path} are both seed {_seed(after)} of {label} on {stream}; leave one of them out")
     for other in others:
         ours, theirs = ({**record.settings["identity"], "seed": None} for record in (first, other))
-        if differing := [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]:
-            raise UserError(f"{first.path} and {other.path} have one name but differ in their {differing[0]}; give them names of their own")
+        if differing := next(differences(ours, theirs), None):
+            raise UserError(f"{first.path} and {other.path} have one name but differ: {differing}; give them names of their own")
     identity = first.settings["identity"]
     tasks = tuple(task["name"] for task in identity["tasks"])
     return Result(stream, quality, updates, label, identity["method"], tasks, tuple(records))
@@ -144,7 +172,7 @@ def per_seed(result: Result, results: Sequence[Result], mode: Mode = "sampled") 
     """Each metric by seed, times 100; without forward transfer where nobody learned the same from scratch."""
     scores = result.scores(mode)
     found: dict[Metric, np.ndarray] = {"P": 100 * performance(scores)}
-    reference = next((other for other in results if other.label == SCRATCH and one_grid(_identity(other), _identity(result))), None)
+    reference = next((other for other in results if other.label == SCRATCH and one_grid(identity_of(other), identity_of(result))), None)
     if reference is not None:
         found["FwT"] = 100 * forward_transfer(scores, reference.scores(mode))
     if len(result.tasks) > 1:
@@ -154,12 +182,25 @@ def per_seed(result: Result, results: Sequence[Result], mode: Mode = "sampled") 
 
 def summaries(result: Result, results: Sequence[Result], mode: Mode = "sampled") -> dict[Metric, Summary]:
     """Each metric over seeds."""
-    return {name: summarize(values) for name, values in per_seed(result, results, mode).items()}
+    bounds: dict[Metric, tuple[float, float]] = {"P": (0.0, 100.0)}
+    return {name: summarize(values, *bounds.get(name, ())) for name, values in per_seed(result, results, mode).items()}
 
 
-def _identity(result: Result) -> dict[str, Any]:
+def identity_of(result: Result) -> dict[str, Any]:
+    """What the runs of a result are, but for the seed: that of the first."""
     identity: dict[str, Any] = result.records[0].settings["identity"]
     return identity
+
+
+def unequal(results: Sequence[Result]) -> list[str]:
+    """Where results stand in one table that differ in more than the method: for people to compare with care."""
+    first: dict[tuple[str, str, int], Result] = {}
+    said = []
+    for result in results:
+        base = first.setdefault((result.stream, result.quality, result.updates), result)
+        if differing := next(differences(conditions(identity_of(base)), conditions(identity_of(result))), None):
+            said.append(f"{result.label} on {result.stream}, {result.quality}, beside {base.label}: {differing}")
+    return said
 
 
 @cache

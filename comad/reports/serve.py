@@ -9,7 +9,7 @@ from typing import Any
 
 from comad.errors import UserError
 from comad.reports.page import Command, build, collect, policy
-from comad.reports.results import gather
+from comad.reports.results import Departures, gather
 from comad.runs.record import find_runs
 
 HOST = "127.0.0.1"
@@ -22,8 +22,8 @@ NAMES = ("127.0.0.1", "localhost")
 class Watched:
     """What runs in some folders say now."""
 
-    def __init__(self, folders: Sequence[Path], command: Command) -> None:
-        self.folders, self.command = tuple(folders), command
+    def __init__(self, folders: Sequence[Path], command: Command, departures: Departures) -> None:
+        self.folders, self.command, self.departures = tuple(folders), command, departures
         self._lock = threading.Lock()
         self._seen: Any = None
         self._page = self._data = b""
@@ -42,14 +42,14 @@ class Watched:
         with self._lock:
             seen = _fingerprint(self.folders)
             if seen != self._seen:
-                data = collect(*gather(self.folders), self.command)
+                data = collect(*gather(self.folders, self.departures), self.command)
                 self._page, self._data = build(data, watched=True).encode(), data.encode()
                 self._seen = seen
 
 
-def serve(folders: Sequence[Path], port: int, command: Command) -> ThreadingHTTPServer:
+def serve(folders: Sequence[Path], port: int, command: Command, departures: Departures) -> ThreadingHTTPServer:
     """A server that is ready to be let loose; port 0 takes a free one."""
-    watched = Watched(folders, command)
+    watched = Watched(folders, command, departures)
     watched.data()  # what is wrong with the folders is said before anybody asks
 
     class Handler(BaseHTTPRequestHandler):

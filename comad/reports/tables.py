@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from comad.metrics import Summary, backward_transfer
 from comad.reports.overall import Overall
-from comad.reports.results import METRICS, UNDEFINED, Metric, Mode, Result, published, summaries
+from comad.reports.results import METRICS, UNDEFINED, Metric, Mode, Result, per_seed, published, summaries
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,16 @@ def main_table(results: Sequence[Result], mode: Mode = "sampled") -> list[Row]:
     return rows
 
 
-def markdown(rows: Sequence[Row]) -> str:
+PUBLISHED = "Published runs had 20,000 updates per task, those of the Ant 100,000."
+
+
+def markdown(rows: Sequence[Row], mode: Mode = "sampled") -> str:
     """A table for people: mean ± deviation, the interval, the published mean in brackets; best P bold, second best in italics."""
-    lines = ["| stream | data | updates | method | seeds | P | 95 % | published | FwT | BwT |", "|---|---|---|---|---|---|---|---|---|---|"]
+    lines = [f"{'Greedy' if mode == 'greedy' else 'Drawn'} play. {PUBLISHED}", ""]
+    lines += [
+        "| stream | data | updates | method | seeds | P | 95 % | published | FwT | BwT |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         reached = row.ours["P"]
         mark = {1: "**", 2: "*"}.get(row.rank, "")
@@ -98,27 +105,55 @@ def spread(row: Row, metric: Metric) -> str:
     return f"{ours.mean:{sign}.1f} ± {ours.std:.1f}" if row.seeds > 1 else f"{ours.mean:{sign}.1f}"
 
 
-def comma_separated(rows: Sequence[Row]) -> str:
+def comma_separated(rows: Sequence[Row], mode: Mode = "sampled") -> str:
     """All numbers, for programs."""
     sizes = ("mean", "std", "low", "high", "published_mean", "published_std", "difference")
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    columns = ("stream", "quality", "updates", "method", "seeds", "rank")
-    writer.writerow([*columns, *(f"{metric}_{size}" for metric in METRICS for size in sizes), "BwT_over_all_tasks"])
+    columns = ("stream", "quality", "updates", "method", "play", "seeds", "rank")
+    lines = [[*columns, *(f"{metric}_{size}" for metric in METRICS for size in sizes), "BwT_over_all_tasks"]]
     for row in rows:
         numbers: list[float | None] = []
         for metric in METRICS:
             ours, theirs = row.ours.get(metric), row.theirs.get(metric, (None, None))
-            numbers += [ours.mean, ours.std, ours.low, ours.high] if ours else [None] * 4
-            numbers += [*theirs, row.difference(metric)]
-        shown = ("" if number is None or number != number else f"{number:.4f}" for number in (*numbers, row.backward_over_all))
-        writer.writerow([row.stream, row.quality, row.updates, row.label, row.seeds, row.rank, *shown])
+            # One seed has no deviation, and says nothing of others.
+            spread = [ours.std, ours.low, ours.high] if ours and row.seeds > 1 else [None] * 3
+            numbers += [ours.mean if ours else None, *spread, *theirs, row.difference(metric)]
+        shown = (_cell(number) for number in (*numbers, row.backward_over_all))
+        lines.append([row.stream, row.quality, str(row.updates), row.label, mode, str(row.seeds), str(row.rank), *shown])
+    return _written(lines)
+
+
+def by_seed(results: Sequence[Result], mode: Mode = "sampled") -> str:
+    """One line per run: its metrics, its heads, and where it lies."""
+    lines = [["stream", "quality", "updates", "method", "play", "seed", *METRICS, "heads", "run"]]
+    for result in results:
+        found = per_seed(result, results, mode)
+        for place, (seed, record) in enumerate(zip(result.seeds, result.records, strict=True)):
+            values = (_cell(found[name][place]) if name in found else "" for name in METRICS)
+            heads = str(max((grown.used for grown in record.growth()), default=""))
+            lines.append(
+                [result.stream, result.quality, str(result.updates), result.label, mode, str(seed), *values, heads, str(record.path)]
+            )
+    return _written(lines)
+
+
+def _written(lines: Sequence[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()
 
 
-def latex(rows: Sequence[Row]) -> str:
+def _cell(number: float | None) -> str:
+    return "" if number is None or number != number else f"{number:.4f}"
+
+
+def latex(rows: Sequence[Row], mode: Mode = "sampled") -> str:
     """A booktabs table for a paper."""
-    lines = [r"\begin{tabular}{llrlrrr}", r"\toprule", r"stream & data & updates & method & $P$ & FwT & BwT \\"]
+    lines = [
+        f"% {'greedy' if mode == 'greedy' else 'drawn'} play",
+        r"\begin{tabular}{llrlrrr}",
+        r"\toprule",
+        r"stream & data & updates & method & $P$ & FwT & BwT \\",
+    ]
     place = None
     for row in rows:
         if place != (place := (row.stream, row.quality, row.updates)):

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from comad.reports.results import Result, place_of
+from comad.reports.results import Result, identity_of, place_of
+from comad.runs.record import flat, one_grid
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ def families(results: Sequence[Result]) -> list[Family]:
     return found
 
 
+def orphans(results: Sequence[Result]) -> list[Result]:
+    """Methods with settings of their own that have no plain one beside them: nobody can say what the change did."""
+    plain = [result for result in results if result.label == result.method]
+    changed = [result for result in results if result.label != result.method]
+    return [one for one in changed if not any(base.method == one.method and _comparable(base, one) for base in plain)]
+
+
 def orders(results: Sequence[Result]) -> list[tuple[Result, ...]]:
     """Results of one method on the same tasks in several orders."""
     found: dict[Any, list[Result]] = {}
@@ -58,7 +66,7 @@ def orders(results: Sequence[Result]) -> list[tuple[Result, ...]]:
 
 
 def _comparable(one: Result, other: Result) -> bool:
-    return (place_of(one), one.updates, one.tasks) == (place_of(other), other.updates, other.tasks)
+    return place_of(one) == place_of(other) and one_grid(identity_of(one), identity_of(other))
 
 
 def _differences(base: Result, other: Result) -> dict[str, tuple[Any, Any]]:
@@ -67,9 +75,9 @@ def _differences(base: Result, other: Result) -> dict[str, tuple[Any, Any]]:
 
 
 def _settings(result: Result) -> dict[str, Any]:
-    """A method's settings; one that is left to the stream has the stream's value."""
-    identity = result.records[0].settings["identity"]
-    settings = dict(identity.get("settings", {}))
+    """A method's settings and those inside them; one that is left to the stream has the stream's value."""
+    identity = identity_of(result)
+    settings = dict(flat(identity.get("settings", {})))
     if "threshold" in settings and settings["threshold"] is None:
         settings["threshold"] = identity.get("threshold")
     return settings

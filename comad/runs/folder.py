@@ -88,7 +88,7 @@ def claim(folder: Path, settings: dict[str, Any], fresh: bool) -> None:
         _clear(folder)
         write_json(path, settings)
         return
-    if differing := list(_differences(found["identity"], settings["identity"])):
+    if differing := list(differences(found["identity"], settings["identity"])):
         raise UserError(f"{folder} holds another run: {', '.join(differing)}; choose another folder or --fresh")
     earlier = found.pop("earlier", [])
     if found != settings:
@@ -98,6 +98,8 @@ def claim(folder: Path, settings: dict[str, Any], fresh: bool) -> None:
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The settings of the run in a folder; a file that describes something else is refused."""
+    if not (folder / SETTINGS).exists():
+        raise UserError(f"there is no run in {folder}: it has no {SETTINGS}")
     found = read_json(refuse_link(folder / SETTINGS))
     if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
         raise UserError(f"{folder / SETTINGS} does not describe a run; choose another folder")
@@ -156,14 +158,14 @@ def _clear(folder: Path) -> None:
         shutil.rmtree(folder / TRACK)
 
 
-def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
+def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
     """Every setting that differs, by its path, with both values."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in sorted(there.keys() | here.keys()):
-            yield from _differences(there.get(key, _ABSENT), here.get(key, _ABSENT), f"{name}.{key}" if name else key)
+            yield from differences(there.get(key, _ABSENT), here.get(key, _ABSENT), f"{name}.{key}" if name else key)
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         for index, (old, new) in enumerate(zip(there, here, strict=True)):
-            yield from _differences(old, new, f"{name}.{index}")
+            yield from differences(old, new, f"{name}.{index}")
     elif there != here:
         yield f"{name} is {_shown(there)} there and {_shown(here)} here"
 

@@ -1,6 +1,6 @@
 """What runs have recorded, for reports: read without a lock, while they train or long after."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -116,9 +116,23 @@ def read_run(path: Path) -> RunRecord:
     )
 
 
+def flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Settings and those inside them, by the one name that the command line has for each."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value)
+        else:
+            yield name, value
+
+
 def one_grid(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two runs, by their identities, learned the same tasks from the same data in the same time: their curves can be subtracted."""
-    return all(one.get(name) == other.get(name) for name in ("tasks", "quality", "datasets", "budget"))
+    return conditions(one) == conditions(other)
+
+
+def conditions(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same in two runs for their scores to be compared."""
+    return {name: identity.get(name) for name in ("tasks", "quality", "datasets", "budget")}
 
 
 def read_portrait(path: Path) -> dict[str, Any] | None:

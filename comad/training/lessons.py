@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from comad import envs
+from comad import envs, streams
 from comad.datasets import library
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Index, Packing, Pieces
@@ -20,6 +20,8 @@ from comad.types import Batch, Spec, Stream, Task
 
 SAMPLE_BATCHES = 8
 """So many batches make the sample of a task by which heads are chosen."""
+MAKERS = {"expert": "collect {} --quality expert", "medium": "collect {} --quality medium", "mixed": "data mix {}"}
+"""How the data of a stream is made, by quality."""
 SAMPLE_SEED = 2**32
 """Beyond every seed of a run, so that all runs recognize tasks by the same sample."""
 
@@ -78,13 +80,19 @@ def prepare(stream: Stream, quality: str, batch: int, folder: Path | None = None
         window: steps per piece (see `loop.window_of`); by default episodes stay whole.
     """
     worlds = [envs.make(task.env) for task in stream.tasks]
-    places = [library.place(env.spec.env, quality, folder) for env in worlds]
-    if missing := [place for place in places if not (place / "manifest.json").exists()]:
-        raise UserError(f"there is no dataset {missing[0]}; {_how_to_make(stream, quality, folder)} makes it")
+    places = locate(stream, quality, folder)
     datasets = {place: _open(place, env) for place, env in zip(places, worlds, strict=True)}
     packings = {place: _pack(dataset, batch, window) for place, dataset in datasets.items()}
     lesson = partial(map, Lesson, range(len(places)), stream.tasks, worlds)
     return tuple(lesson([datasets[place] for place in places], [packings[place] for place in places]))
+
+
+def locate(stream: Stream, quality: str, folder: Path | None = None) -> list[Path]:
+    """Where the data of every task lies; what is missing is named together with the command that makes it."""
+    places = [library.place(envs.find(task.env).spec.env, quality, folder) for task in stream.tasks]
+    if missing := [place for place in places if not (place / "manifest.json").exists()]:
+        raise UserError(f"there is no dataset {missing[0]}; {_how_to_make(stream, quality, folder)}")
+    return places
 
 
 def _pack(dataset: Dataset, batch: int, window: int | None) -> Packing | Pieces:
@@ -102,7 +110,9 @@ def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
 
 
 def _how_to_make(stream: Stream, quality: str, folder: Path | None) -> str:
-    custom = stream.name == "custom"
-    what = "--tasks " + " ".join(dict.fromkeys(task.env for task in stream.tasks)) if custom else stream.name
-    verb = f"data mix {what}" if quality == "mixed" else f"collect {what} --quality {quality}"
-    return f"'comad {verb}{f' --data {folder}' if folder else ''}'"
+    if quality not in MAKERS:
+        return f"there are {', '.join(MAKERS)}, and what 'comad data import' took over under other names"
+    known = stream.name in streams.STREAMS
+    what = stream.name if known else "--tasks " + " ".join(dict.fromkeys(task.env for task in stream.tasks))
+    where = f" --data {folder}" if folder else ""
+    return f"'comad {MAKERS[quality].format(what)}{where}' makes it"

@@ -62,8 +62,8 @@ WRONG = {
     "evaluate --random --stream cn --seed -3": "--seed must be 0 or more, not -3",
     "evaluate --random --stream cn --episodes 0": "--episodes must be 1 or more, not 0",
     "play nowhere out.gif --random --greedy": "--greedy is for trained teams",
-    "evaluate nowhere": "nowhere/settings.json: cannot be read",
-    "heads nowhere": "nowhere/settings.json: cannot be read",
+    "evaluate nowhere": "there is no run in nowhere",
+    "heads nowhere": "there is no run in nowhere",
     "train comad": "give a stream with --stream",
     "train comad --stream cm": "there is no stream named 'cm'; did you mean cn?",
     "train comad --stream cn --data nowhere": "'comad collect cn --quality expert --data nowhere' makes it",
@@ -75,7 +75,7 @@ WRONG = {
     "bench step --cores": "nothing to measure",
     "bench step --methods cmad --shapes lbf --cores 1": "there is no method named 'cmad'; did you mean comad",
     "bench grid": "a grid without streams holds no run",
-    "bench grid nowhere.toml": "nowhere.toml: cannot be read as TOML",
+    "bench grid nowhere.toml": "there is no file nowhere.toml",
     "bench grid --streams cm": "there is no stream named 'cm'; did you mean cn?",
     "bench grid --streams cn --methods fs ftt": "there is no method named 'ftt'; did you mean ft",
     "bench grid --streams cn --seeds 0 -1": "--seed must be 0 or more, not -1",
@@ -274,7 +274,7 @@ def test_evaluate_gives_the_numbers_of_the_episodes(capsys: pytest.CaptureFixtur
         assert task["mean_length"] == np.mean(outcome.length)
         assert task["score"] == 100 * task["mean_return"]
     assert found["mean_score"] == pytest.approx(np.mean([task["score"] for task in found["tasks"]]))
-    assert (found["stream"], found["metric"], found["seed"], found["episodes"]) == ("cn", "return", 5, 8)
+    assert (found["stream"], found["metric"], found["seed"], found["episodes"]) == ("cn:lbf-5x5-2p-2f,CN-2", "return", 5, 8)
     assert main(arguments) == 0
     table = capsys.readouterr().out
     assert f"{found['tasks'][1]['mean_length']:.1f}" in table

@@ -35,7 +35,7 @@ def test_every_method_comes_back_from_its_command(method: str) -> None:
     plain = settings(METHODS[method]())
     assert changed(method, plain) == []
     for wanted in (plain, upset(plain)):
-        words = shlex.split(command(identity(method, wanted)))
+        words = shlex.split(command(identity(method, wanted), f"{method}-seed3"))
         assert words[0] == "comad"
         verb: Any = parse(words[1:])
         assert verb.method.method == from_settings(METHODS[method], wanted)
@@ -45,11 +45,16 @@ def test_every_method_comes_back_from_its_command(method: str) -> None:
 @pytest.mark.parametrize(("env", "given", "words"), [("cn-2", True, ""), ("cn-2", False, "--recurrent False"), ("ant-reward-0", False, "")])
 def test_what_a_world_decides_is_not_said(env: str, given: bool, words: str) -> None:
     wanted = settings(METHODS["comad"](recurrent=given))
-    assert command({**identity("comad", wanted), "tasks": [{"name": "one", "env": env}]}).partition("--batch 8")[2].strip() == words
+    assert (
+        command({**identity("comad", wanted), "tasks": [{"name": "one", "env": env}]}, "comad-seed3").partition("--batch 8")[2].strip()
+        == words
+    )
 
 
 def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refused() -> None:
-    assert "--tasks cn-2 --quality" in command({**identity("ft", settings(METHODS["ft"]())), "stream": "custom"})
+    plain = identity("ft", settings(METHODS["ft"]()))
+    assert "--tasks cn-2 --quality" in command({**plain, "stream": "custom"}, "ft-seed3")
+    assert command({**plain, "stream": "cn:CN-2"}, "ft-cold-seed3").endswith("--out 'runs/cn:CN-2-my own/ft-cold-seed3'")
     with pytest.raises(UserError, match="ft has no setting 'skil'; 'comad train ft --help' shows those it has"):
         changed("ft", {"skil": "none"})
 

@@ -72,6 +72,15 @@ def test_another_run_of_the_same_name_is_refused(other: dict[str, Any], said: st
     assert said in capsys.readouterr().err
 
 
+def test_data_that_is_not_there_is_named_before_any_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(WORDS) == 2 and not Path("runs").exists()
+    assert "there is no dataset data/cn-2/expert; 'comad collect cn --quality expert' makes it" in capsys.readouterr().err
+    assert main([*WORDS, "--qualities", "good"]) == 2
+    assert "there are expert, medium, mixed, and what 'comad data import' took over" in capsys.readouterr().err
+    assert main(["bench", "grid", "--streams", "cn:CN-3,CN-2", "--methods", "ft"]) == 2
+    assert "'comad collect --tasks cn-3 cn-2 --quality expert' makes it" in capsys.readouterr().err
+
+
 def test_without_ray_the_way_to_get_it_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     assert main([*WORDS, "--ray", "auto"]) == 2

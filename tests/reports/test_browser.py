@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from placed import command as told
 from placed import place
 from reliability import tried
 from test_page import page_of
@@ -206,7 +207,7 @@ def test_a_watched_page_takes_in_news_by_itself(tmp_path: Path) -> None:
     going = place(tmp_path / "runs", "owl", 0, [1.0, 1.0])
     lines = (going / "scores.jsonl").read_text().splitlines(keepends=True)
     (going / "scores.jsonl").write_text("".join(lines[:2]))
-    with serve([tmp_path / "runs"], 0, str) as server:
+    with serve([tmp_path / "runs"], 0, told, list) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         # Two minutes of the page's own time pass at once, but only while nothing is loading.

@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
-from placed import place
+from placed import command, place
 from reliability import tried
 
 from comad.cli import main
@@ -19,7 +19,7 @@ from comad.reports.serve import serve
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     place(tmp_path / "runs", "comad", 0, [1.0, 1.0])
-    with serve([tmp_path / "runs"], 0, str) as server:
+    with serve([tmp_path / "runs"], 0, command, list) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server.server_address[1]
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_said_before_anybody_asks(
     port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=f"port {port} .* give another with --port"):
-        serve([tmp_path / "runs"], port, str)
+        serve([tmp_path / "runs"], port, command, list)
     monkeypatch.chdir(tmp_path)
     assert main(["watch", "nowhere"]) == 2 and "no folder nowhere" in capsys.readouterr().err
     assert main(["watch", "runs", "--port", "70000"]) == 2 and "70000" in capsys.readouterr().err

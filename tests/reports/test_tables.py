@@ -11,8 +11,11 @@ from placed import place
 
 from comad.cli import main
 from comad.errors import UserError
+from comad.methods import METHODS
 from comad.reports.results import gather, label_of, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
+from comad.streams import STREAMS
+from comad.types import settings
 
 
 def test_a_row_holds_what_can_be_computed_by_hand(tmp_path: Path) -> None:
@@ -30,7 +33,7 @@ def test_a_row_holds_what_can_be_computed_by_hand(tmp_path: Path) -> None:
     rows = main_table(results)
     assert [(row.label, row.rank) for row in rows] == [("comad", 1), ("fs", 2)]
     assert rows[0].theirs["P"] == (99.26, 0.08) and rows[0].difference("P") == pytest.approx(85.0 - 99.26)
-    assert "| comad | 2 | **85.0 ± 15.0** | 70.0 to 100.0 | 99.3 (-14.3) |" in markdown(rows)
+    assert "| comad | 2 | **85.0 ± 15.0** | 0.0 to 100.0 | 99.3 (-14.3) |" in markdown(rows)
     assert r"lbf & expert & 10 & comad & $\mathbf{85.0 \pm 15.0}$" in latex(rows)
     read = list(csv.DictReader(io.StringIO(comma_separated(rows))))
     assert float(read[0]["P_mean"]) == 85.0 and float(read[0]["BwT_mean"]) == -20.0 and read[1]["rank"] == "2"
@@ -60,7 +63,13 @@ def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
     out = capsys.readouterr().out
     assert "is not finished" in out and "line 1: damaged" in out and "comad-seed3 does not describe a training" in out
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "table.csv", "table.md", "table.tex"]
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [
+        "index.html",
+        "seeds.csv",
+        "table.csv",
+        "table.md",
+        "table.tex",
+    ]
 
 
 def spoil(name: str, change: Any) -> Any:
@@ -124,8 +133,18 @@ def test_two_runs_of_one_name_must_be_one_experiment(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="are both seed 0 of comad on lbf; leave one of them out"):
         gather([tmp_path / "a", tmp_path / "b"])
     place(tmp_path / "c", "comad", 1, [1.0, 1.0], settings={"anchor": 0.0})
-    with pytest.raises(UserError, match="have one name but differ in their settings; give them names of their own"):
+    with pytest.raises(UserError, match=r"have one name but differ: settings is absent there and .* here; give them names of their own"):
         gather([tmp_path / "a", tmp_path / "c"])
+
+
+def test_one_seed_in_two_folders_is_told_by_their_names(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        place(tmp_path, "comad", 0, [1.0, 1.0]).rename(tmp_path / name)
+    assert [result.label for result in gather([tmp_path])[0]] == ["comad (first)", "comad (second)"]
+    (tmp_path / "second" / "settings.json").write_text(
+        (tmp_path / "second" / "settings.json").read_text().replace('"seed": 0', '"seed": 1')
+    )
+    assert [(result.label, result.seeds) for result in gather([tmp_path])[0]] == [("comad", (0, 1))]
 
 
 def test_nothing_to_report_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,6 +153,39 @@ def test_nothing_to_report_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_names_and_published_numbers() -> None:
-    assert label_of(Path("comad-seed0"), 5000) == "comad" and label_of(Path("comad-no-skill-seed12"), 5000) == "comad-no-skill"
-    assert label_of(Path("ft-5000-seed0"), 5000) == "ft" and label_of(Path("comad-d0-4-seed0"), 5000) == "comad-d0-4"
+    assert label_of(Path("comad-seed0"), "comad", 5000, ()) == "comad" == label_of(Path("first"), "comad", 5000, ())
+    assert label_of(Path("comad-no-skill-seed12"), "comad", 5000, ("--skill", "none")) == "comad-no-skill"
+    assert label_of(Path("ft-5000-seed0"), "ft", 5000, ()) == "ft" and label_of(Path("comad-d0-4-seed0"), "comad", 5000, ()) == "comad-d0-4"
     assert published()["cn", "expert", "hissd", "P"] == (63.23, 2.16) and len(published()) > 380
+    assert {stream for stream, *_ in published()} - {"overall"} <= STREAMS.keys()
+
+
+def test_what_was_changed_is_told_where_the_folder_does_not_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, tasks = settings(METHODS["comad"](recurrent=True)), [{"name": "first", "env": "cn-2"}, {"name": "second", "env": "cn-3"}]
+    place(tmp_path / "a", "comad", 0, [1.0, 1.0], settings=plain, tasks=tasks)
+    place(tmp_path / "b", "comad", 0, [0.5, 0.5], settings={**plain, "skill": "none"}, tasks=tasks)
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
+    lines = (tmp_path / "report" / "table.csv").read_text().splitlines()
+    rows = {line.split(",")[3]: line.split(",") for line in lines[1:]}
+    published_mean = lines[0].split(",").index("P_published_mean")
+    # The paper has a number for COMAD, and none for COMAD without skills.
+    assert rows["comad"][published_mean] == "99.2600" and rows["comad --skill none"][published_mean] == ""
+    assert rows["comad"][4:9] == ["sampled", "1", "1", "100.0000", ""]
+
+
+def test_results_under_other_conditions_are_compared_with_care_and_every_seed_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0])
+    place(tmp_path, "comad", 3, [0.5, 1.0])
+    place(tmp_path, "owl", 0, [1.0, 0.0], budget={"updates": 10, "evaluations": 1, "episodes": 4})
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures", "--greedy"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "compare with care: owl on lbf, expert, beside comad: budget.episodes is absent there and 4 here" in said
+    seeds = [line.split(",") for line in (tmp_path / "report" / "seeds.csv").read_text().splitlines()]
+    assert [line[3:7] for line in seeds[1:]] == [
+        ["comad", "greedy", "0", "100.0000"],
+        ["comad", "greedy", "3", "75.0000"],
+        ["owl", "greedy", "0", "50.0000"],
+    ]
+    assert "Greedy play." in (tmp_path / "report" / "table.md").read_text()

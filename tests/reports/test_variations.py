@@ -6,7 +6,7 @@ from typing import Any
 from placed import place
 
 from comad.reports.results import gather
-from comad.reports.variations import families, orders
+from comad.reports.variations import families, orders, orphans
 
 PLAIN = {"noise": 0.1, "skill": "gaussian", "expand": True, "threshold": None}
 
@@ -39,6 +39,18 @@ def test_variations_are_described_by_what_differs_and_numbers_are_swept_in_order
         "noise": [(0.0, "comad-b"), (0.1, "comad"), (0.5, "comad-a")],
         "threshold": [(2.0, "comad"), (4.0, "comad-d0-4")],
     }
+
+
+def test_settings_inside_settings_are_told_apart_and_a_variation_alone_is_not_forgotten(tmp_path: Path) -> None:
+    place(tmp_path, "ft", 0, [1.0, 1.0], settings={"learner": {"temperature": 10.0, "clip": 1.0}})
+    place(tmp_path, "ft-cold", 0, [1.0, 1.0], settings={"learner": {"temperature": 3.0, "clip": 1.0}})
+    place(tmp_path, "ewc-strong", 0, [1.0, 1.0], settings={})
+    place(tmp_path, "ft-short", 0, [1.0, 1.0], budget={"updates": 5, "evaluations": 1})
+    results = gather([tmp_path])[0]
+    (family,) = families(results)
+    assert [one.described() for one in family.variations] == ["temperature 3.0"]
+    assert [(value, one.label) for value, one in family.swept()["temperature"]] == [(3.0, "ft-cold"), (10.0, "ft")]
+    assert [one.label for one in orphans(results)] == ["ft-short", "ewc-strong"]
 
 
 def test_orders_are_the_same_tasks_in_another_stream(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ const colors = ["#0b5fa5", "#d1495b", "#2e8b57", "#e08e0b", "#7b4fa3", "#3aa6b9"
 const find = (id) => document.getElementById(id);
 const distinct = (values) => [...new Set(values)];
 let labels = [];
-const state = { stream: "", quality: "", mode: "sampled", hidden: new Set(), sort: { column: "stream", down: false }, skills: {} };
+const state = { stream: "", quality: "", mode: data.mode, hidden: new Set(), sort: { column: "stream", down: false }, skills: {} };
 const colorOf = (label) => colors[labels.indexOf(label) % colors.length];
 
 function make(tag, attributes = {}, ...children) {

@@ -42,9 +42,14 @@ function drawCost() {
 }
 
 function drawRuns() {
-  find("provenance").replaceChildren(...chosen().map((result) => make("details", {}, make("summary", {}, `${result.label}, ${placeOf(result)}, seeds ${result.seeds.join(", ")}`), make("pre", {}, result.command), make("pre", {}, JSON.stringify(result.provenance, null, 1)))));
-  const flaws = data.flaws.map((flaw) => make("li", {}, flaw));
-  find("flaws").replaceChildren(...(flaws.length ? [make("h3", {}, "Not counted"), make("ul", {}, ...flaws)] : []));
+  find("provenance").replaceChildren(...chosen().map((result) => {
+    const programs = Object.entries(result.programs).map(([seed, versions]) => `seed ${seed}: ${versions.join("; then ")}`);
+    const several = distinct(Object.values(result.programs).flat()).length > 1;
+    const made = make("p", { class: "note" }, several ? `Made by several versions of comad. ${programs.join(". ")}.` : "Made by one version of comad.");
+    return make("details", {}, make("summary", {}, `${result.label}, ${placeOf(result)}, seeds ${result.seeds.join(", ")}`), make("pre", {}, result.command), made, make("pre", {}, JSON.stringify(result.provenance, null, 1)));
+  }));
+  const list = (title, lines) => (lines.length ? [make("h3", {}, title), make("ul", {}, ...lines.map((line) => make("li", {}, line)))] : []);
+  find("flaws").replaceChildren(...list("Compare with care: not the same data or budget", data.unequal), ...list("Noticed", data.flaws));
 }
 
 function drawGoing() {

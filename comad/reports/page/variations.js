@@ -10,11 +10,12 @@ function drawVariations() {
     });
     return [...(others.length ? [barChart(`${base.label}, ${placeOf(base)}`, [{ name: "as it is", result: base }, ...others], base)] : []), ...sweeps];
   });
-  find("bars").replaceChildren(...(blocks.length ? blocks : [missing("no method was run with other settings on the streams shown")]));
+  const alone = data.orphans.filter(shown).map((index) => missing(`${data.results[index].label}, ${placeOf(data.results[index])}: no ${data.results[index].method} as it is with the same data and budget to compare with`));
+  find("bars").replaceChildren(...(blocks.length || alone.length ? [...blocks, ...alone] : [missing("no method was run with other settings on the streams shown")]));
   const rows = data.orders.flatMap((same) => same.filter(shown).map((index) => data.results[index])).map((result) => {
     const metric = (name) => {
       const found = metricOf(result, name), theirs = result.published[name];
-      return found ? `${number(found.mean, name !== "P")}${theirs ? ` (paper ${number(theirs[0], name !== "P")})` : ""}` : "missing";
+      return found ? `${number(found.mean, name !== "P")}${theirs ? ` (paper ${number(theirs[0], name !== "P")})` : ""}` : result.undefined.includes(name) ? "–" : "missing";
     };
     return [result.label, result.stream, result.tasks.join(", "), result.updates.toLocaleString("en"), result.seeds.length, metric("P"), metric("FwT"), metric("BwT")];
   });
@@ -31,7 +32,7 @@ function barChart(title, bars, base) {
     const found = metricOf(result, "P"), y = top + place * line, room = Math.floor(left / 7);
     const label = make("svg:text", { x: left - 8, y: y + 16, "text-anchor": "end" }, name.length > room ? `${name.slice(0, room - 1)}…` : name);
     const bar = make("svg:rect", { x: left, y: y + 4, width: x(found.mean) - left, height: line - 9, fill: colorOf(result.label), opacity: result === base ? 1 : 0.75 });
-    svg.append(hint(label, name), hint(bar, `${name}: P ${number(found.mean)} ± ${number(found.std)}, seeds ${result.seeds.join(", ")}`));
+    svg.append(hint(label, name), hint(bar, `${name}: P ${number(found.mean)} ${result.seeds.length > 1 ? `± ${number(found.std)}, seeds` : "seed"} ${result.seeds.join(", ")}`));
     svg.append(make("svg:line", { x1: x(found.low), x2: x(found.high), y1: y + 12, y2: y + 12, stroke: "currentColor", "stroke-width": 1.5 }));
     const difference = result === base ? "" : ` (${number(found.mean - metricOf(base, "P").mean, true)})`;
     svg.append(make("svg:text", { x: x(Math.max(found.mean, found.high)) + 6, y: y + 16, class: "soft" }, number(found.mean) + difference));
