@@ -33,11 +33,16 @@ class Trained:
     heads: tuple[int, ...]
     """Which head played each task when all were last evaluated."""
 
+    @property
+    def newest(self) -> int:
+        """The place of the task that was learned last."""
+        return int(self.record.scores[-1]["task"])
+
     def number(self, task: str) -> int:
-        """A task's place in the stream, by its name or its world's."""
-        for number, known in enumerate(self.stream.tasks):
-            if task.lower() in (known.name.lower(), known.env.lower()):
-                return number
+        """A task's place in the stream, by its name or its world's; where it comes again, the last one that was begun."""
+        places = [place for place, known in enumerate(self.stream.tasks) if task.lower() in (known.name.lower(), known.env.lower())]
+        if places:
+            return max((place for place in places if place <= self.newest), default=places[0])
         raise UserError(f"{self.record.path} was not trained on {task!r}, but on {', '.join(known.name for known in self.stream.tasks)}")
 
 
@@ -99,7 +104,7 @@ class Policy:
             seed: decides what is drawn.
         """
         trained = restore(Path(path))
-        return cls(trained, trained.heads[-1 if task is None else trained.number(task)], greedy, seed)
+        return cls(trained, trained.heads[trained.newest if task is None else trained.number(task)], greedy, seed)
 
     def recognize(self, situations: StateTokens) -> int:
         """Choose the head to which situations ``[batch, ...]`` are most familiar, and tell which one it is."""

@@ -48,7 +48,7 @@ class Source:
         if env.spec.env in (known.spec.env for known in self.trained.worlds):
             return self.trained.heads[self.trained.number(env.spec.env)]
         if not isinstance(self.trained.method, Recognizes) or isinstance(env, HostEnv):
-            return self.trained.heads[-1]
+            return self.trained.heads[self.trained.newest]
         _, starts = jax.vmap(env.reset)(episode_keys(jax.random.key(0), 0, RECOGNIZED_FROM))
         return int(self.trained.method.recognize(self.trained.state, starts.state))
 

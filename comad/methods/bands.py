@@ -1,7 +1,8 @@
 """Re-use without a threshold in units of anything: a head knows the tenths into which its own situations fall.
 
-Scores of two heads have no common unit, but "do these situations spread over my scores as my own do" has: a head's own data puts a tenth
-into each of its tenths by construction, noise is far from that, and both mean the same however long a head was trained.
+Scores of two heads have no common unit, but "do these situations spread over my scores as my own do" has: of its own data a head knows how
+much falls into each of its tenths (a tenth, but where situations repeat themselves), noise is far from that, and both mean the same however
+long a head was trained.
 """
 
 import equinox as eqx
@@ -21,13 +22,15 @@ class Bands(eqx.Module):
 
     edges: Float[Array, "head edge"]
     """Between the tenths of a head's scores of its own situations."""
+    shares: Float[Array, "head tenth"]
+    """Of its own situations between these: equal ones have equal scores and cannot be parted."""
     noise: Float[Array, " head"]
     """How far the same situations with noise are from that, from 0 to 1."""
 
     @classmethod
     def create(cls, capacity: int) -> "Bands":
         """Bands that hold nothing."""
-        return cls(jnp.zeros((capacity, TENTHS - 1)), jnp.ones(capacity))
+        return cls(jnp.zeros((capacity, TENTHS - 1)), jnp.full((capacity, TENTHS), 1.0 / TENTHS), jnp.ones(capacity))
 
     def outside(self, odds: Float[Array, "head *batch"]) -> Float[Array, "head *batch"]:
         """How far scores lie outside the eight tenths in the middle of each head's own, in widths of these."""
@@ -36,7 +39,7 @@ class Bands(eqx.Module):
 
     def likeness(self, odds: Float[Array, "head *batch"], there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
         """How much situations are like each head's own: 1 if they spread over its scores as these do, 0 if no more than noise does."""
-        apart = jax.vmap(distance, in_axes=(0, 0, None))(odds, self.edges, there)
+        apart = jax.vmap(distance, in_axes=(0, 0, 0, None))(odds, self.edges, self.shares, there)
         return 1.0 - apart / jnp.maximum(self.noise, 0.1)
 
     def learn(
@@ -49,19 +52,27 @@ class Bands(eqx.Module):
     ) -> "Bands":
         """Move a head's tenths by a share towards its scores of its own situations; 1 sets them."""
         edges = jnp.stack([quantile(own, there, number / TENTHS) for number in range(1, TENTHS)])
+        shares = fallen(own, edges, there)
 
         def follow(values: Array, value: Array) -> Array:
             return values.at[head].add(share * (value - values[head]))
 
-        return Bands(follow(self.edges, edges), follow(self.noise, distance(noisy, edges, there)))
+        away = distance(noisy, edges, shares, there)
+        return Bands(follow(self.edges, edges), follow(self.shares, shares), follow(self.noise, away))
 
 
-def distance(scores: Float[Array, "*batch"], edges: Float[Array, " edge"], there: Bool[Array, "*batch"]) -> Float[Array, ""]:
-    """Total variation between how scores fall into tenths and a tenth in each: the share that would have to move."""
+def fallen(scores: Float[Array, "*batch"], edges: Float[Array, " edge"], there: Bool[Array, "*batch"]) -> Float[Array, " tenth"]:
+    """The share of scores below the first edge, between each two, and above the last."""
     above = (scores[..., None] > edges.reshape(*[1] * scores.ndim, -1)) & there[..., None]
     shares = above.reshape(-1, len(edges)).sum(0) / jnp.maximum(there.sum(), 1)
-    tenths = -jnp.diff(shares, prepend=1.0, append=0.0)
-    return 0.5 * jnp.abs(tenths - 1.0 / TENTHS).sum() / (1.0 - 1.0 / TENTHS)
+    return -jnp.diff(shares, prepend=1.0, append=0.0)
+
+
+def distance(
+    scores: Float[Array, "*batch"], edges: Float[Array, " edge"], shares: Float[Array, " tenth"], there: Bool[Array, "*batch"]
+) -> Float[Array, ""]:
+    """Total variation between how scores fall and how a head's own do: the share that would have to move, 1 at most."""
+    return 0.5 * jnp.abs(fallen(scores, edges, there) - shares).sum() / (1.0 - shares.min())
 
 
 def quantile(values: Float[Array, "*batch"], there: Bool[Array, "*batch"], share: float) -> Float[Array, ""]:

@@ -201,10 +201,12 @@ class ComadPlus:
         q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, alpha, self.discount)
         valid, advantage = acting(batch), exponent * alpha
         weight = weigh(exponent + guidance, state.preference, batch)
+        # What old skills would not do is no reason to doubt what was recorded.
+        doubted = jnp.maximum(1.0 - weigh(exponent, state.preference, batch), 0.0)
         imitation = imitate(learned.actor, batch, self.skill, True, skill_key, chance_actions(batch, chance_key))
         policy_loss = -masked_mean(weight * imitation.log_probability, valid)
         assert imitation.other_log_probability is not None
-        doubt_loss = -masked_mean(jnp.maximum(1.0 - weight, 0.0) * imitation.other_log_probability, valid)
+        doubt_loss = -masked_mean(doubted * imitation.other_log_probability, valid)
         # Held as strongly as actions are imitated; otherwise the skill would leak those that weigh most.
         kl_loss = masked_mean(weight * imitation.divergence, valid)
         density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
@@ -256,9 +258,9 @@ class ComadPlus:
         return jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf).argmax()
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:
-        """The family whose own situations these are most like."""
-        there = jnp.ones(situations.context.shape[:-1], bool)
-        return jnp.where(state.library.opened, self.likeness(state, situations, there), -jnp.inf).argmax()
+        """The family among whose own situations these lie; a few do not spread like anybody's, so each is asked by itself."""
+        inside = jnp.exp(self.familiarity(state, situations))
+        return inside.reshape(len(inside), -1).mean(-1).argmax()
 
     def familiarity(self, state: PlusState, situations: StateTokens) -> Float[Array, "head *batch"]:
         """Minus the distance of situations from every family's band, in widths of it; minus infinity for those never opened."""

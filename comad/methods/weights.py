@@ -55,7 +55,8 @@ def sharpest(outcome: Float[Array, "row time"], first: Bool[Array, "row time"], 
 
 def weigh(exponent: Float[Array, "row time agent"], preference: Preference, batch: Batch) -> Float[Array, "row time agent"]:
     """Weights of recorded actions, of about mean one over the task, so that nothing has to be tuned to their size."""
-    weight = jnp.exp(bounded(exponent + preference.sharpness * batch.outcome[..., None]))
+    # Bounded apart: outcomes alone may reach the bound, and there advantages and guidance must still tell.
+    weight = jnp.exp(bounded(exponent) + bounded(preference.sharpness * batch.outcome)[..., None])
     return jnp.where(acting(batch), weight / preference.mean, 0.0)
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learners import KEY, make, same, small_batch
 
-from comad.methods.bands import Bands, distance
+from comad.methods.bands import TENTHS, Bands, distance
 from comad.methods.base import Method, Portrays
-from comad.methods.comad_plus import ComadPlus, PlusState
+from comad.methods.comad_plus import ComadPlus, PlusState, odds_of
 from comad.methods.omiga import acting
 from comad.methods.weights import SHARPEST, Preference, chance_actions, merit, sharpest, weigh
 from comad.networks.heads import pick
@@ -91,6 +91,10 @@ def test_actions_weigh_by_how_their_episodes_ended(batch: Batch) -> None:
     assert np.asarray(weigh(jnp.zeros(valid.shape), told, batch))[valid].mean() == pytest.approx(1.0, abs=1e-4)
     bad = replace(batch, outcome=jnp.full_like(batch.outcome, float(batch.outcome.min())))
     assert np.asarray(weigh(jnp.zeros(valid.shape), told, bad)).max() < 0.05
+    # However sharply outcomes are told, of two actions in good episodes the better one still counts more.
+    sharp = Preference(jnp.float32(SHARPEST), told.mean)
+    more, less = (np.asarray(weigh(jnp.full(valid.shape, value), sharp, batch))[valid & (outcome > 0)] for value in (0.0, -1.0))
+    assert more / less == pytest.approx(np.e, rel=1e-4)
 
 
 def test_sharpness_leaves_a_share_of_the_episodes_effective() -> None:
@@ -151,10 +155,11 @@ def test_tenths_hold_a_tenth_each_and_follow_step_by_step() -> None:
     bands = Bands.create(2).learn(jnp.int32(1), own, own + 5000.0, there, 1.0)
     assert np.asarray(bands.edges[1]) == pytest.approx([99.9 * number for number in range(1, 10)], abs=0.01)
     assert float(bands.noise[1]) == pytest.approx(1.0, abs=1e-3), "all of it in one tenth: as far as can be"
-    assert float(distance(own, bands.edges[1], there)) == pytest.approx(0.0, abs=2e-3)
+    even = jnp.full(TENTHS, 1.0 / TENTHS)
+    assert float(distance(own, bands.edges[1], even, there)) == pytest.approx(0.0, abs=2e-3)
     # Half of the situations in the lowest tenth, half in the highest: four tenths on either side would have to move.
     both = jnp.concatenate([jnp.full(500, -1.0), jnp.full(500, 2000.0)])
-    assert float(distance(both, bands.edges[1], there)) == pytest.approx(0.8 / 0.9, abs=1e-3)
+    assert float(distance(both, bands.edges[1], even, there)) == pytest.approx(0.8 / 0.9, abs=1e-3)
     assert float(bands.outside(jnp.array([[0.0], [899.1 + 2 * 799.2]]))[1, 0]) == pytest.approx(2.0, abs=1e-3)
     nearer = bands.learn(jnp.int32(1), own + 100.0, own, there, 0.25)
     assert np.asarray(nearer.edges[1] - bands.edges[1]) == pytest.approx(25.0, abs=0.01)
@@ -167,6 +172,24 @@ def test_to_be_in_the_middle_of_anothers_scores_is_not_to_be_like_it() -> None:
     inside = jnp.linspace(-0.1, 0.1, 2000)
     assert float(bands.likeness(own[None], there)[0]) == pytest.approx(1.0, abs=0.01)
     assert float(bands.outside(inside[None]).max()) == 0.0 and float(bands.likeness(inside[None], there)[0]) < 0.3
+
+
+def test_situations_that_repeat_themselves_are_like_themselves() -> None:
+    # A team that is stuck: half of all moments are one and the same.
+    random = np.random.default_rng(0)
+    stuck, there = [np.where(random.random(2000) < 0.5, 0.3, random.normal(size=2000)) for _ in range(2)], jnp.ones(2000, bool)
+    bands = Bands.create(1).learn(jnp.int32(0), jnp.asarray(stuck[0]), jnp.asarray(stuck[0] - 4.0), there, 1.0)
+    own, again, free = (float(bands.likeness(jnp.asarray(some)[None], there)[0]) for some in (*stuck, random.normal(size=2000)))
+    assert own == pytest.approx(1.0, abs=1e-3) and again > 0.95 and free < 0.7
+
+
+def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, batch: Batch) -> None:
+    second = grown[2]
+    moment = jax.tree.map(lambda leaf: leaf[:1, 0], batch.state)
+    for head in (0, 1):
+        odds = odds_of(second.familiarities, moment)[:, 0]
+        edges = odds[:, None] + jnp.linspace(-1.0, 1.0, TENTHS - 1)[None] + jnp.where(jnp.arange(2) == head, 0.0, 500.0)[:, None]
+        assert int(STRICT.recognize(replace(second, bands=replace(second.bands, edges=edges)), moment)) == head
 
 
 def test_masked_situations_do_not_count() -> None:
