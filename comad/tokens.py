@@ -1,5 +1,7 @@
 """Operations on tokens that hold for every world: the view of a team that sees all, and the marks every agent carries."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +77,15 @@ def action_features(actions: Actions, spec: Spec) -> Float[Array, "*batch agent 
     if not spec.aims:
         return features
     return jnp.concatenate([features, (actions >= base)[..., None].astype(features.dtype)], axis=-1)
+
+
+def in_action(state: StateTokens, actions: Actions, spec: Spec) -> StateTokens:
+    """A situation that shows what is done: every agent with its action and, where actions aim, every target with whether any aims at it."""
+    agents = jnp.concatenate([state.agents, action_features(actions, spec)], axis=-1)
+    if not (isinstance(spec.actions, Discrete) and spec.aims):
+        return dataclasses.replace(state, agents=agents)
+    aimed = jax.nn.one_hot(actions - len(spec.actions.base), state.targets.shape[-2]).max(-2)
+    return dataclasses.replace(state, agents=agents, targets=jnp.concatenate([state.targets, aimed[..., None]], axis=-1))
 
 
 def agent_bits(num_agents: int) -> np.ndarray:

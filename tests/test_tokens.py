@@ -7,7 +7,7 @@ import pytest
 
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
-from comad.tokens import complete, draw_available, everyone, everyone_present, full_view, mask_unavailable
+from comad.tokens import complete, draw_available, everyone, everyone_present, full_view, in_action, mask_unavailable
 from comad.types import Continuous, Discrete, Spec, StateTokens, Tokens
 
 AIMING = dataclasses.replace(Navigation(3, 8).spec, num_targets=2, actions=Discrete(("stop", "go"), targeted="attack"))
@@ -63,6 +63,15 @@ def test_full_view_sets_the_own_token_apart_whatever_the_leading_axes() -> None:
     marked = complete(tokens, jnp.zeros((2, 3), int), Navigation(3, 8).spec)
     assert everyone(marked).tolist() == values.tolist()
     assert everyone_present(tokens).tolist() == state.agent_present.tolist()
+
+
+def test_a_situation_in_action_shows_what_is_done_and_to_whom() -> None:
+    present = jnp.ones(3, bool)
+    state = StateTokens(jnp.zeros((3, 2)), jnp.zeros((2, 2)), jnp.zeros(0), present, present[:2])
+    shown = in_action(state, jnp.array([1, 3, 0]), AIMING)
+    assert shown.agents.tolist() == [[0, 0, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]  # stop, go, and any attack
+    assert shown.targets.tolist() == [[0, 0, 0], [0, 0, 1]]
+    assert in_action(state, jnp.array([1, 3, 0]), Navigation(3, 8).spec).targets.shape == (2, 2), "nothing aims"
 
 
 def test_masked_logits_never_win_and_stay_finite() -> None:

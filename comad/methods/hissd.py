@@ -28,7 +28,7 @@ from comad.networks.attention import WIDTH
 from comad.networks.layers import Draws, initialize
 from comad.networks.mixer import AttentionMixer
 from comad.networks.planning import Executor, OwnValue, Planner, Predictor, TaskEncoder
-from comad.tokens import action_features
+from comad.tokens import action_features, in_action
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
 TOGETHER = 2
@@ -240,9 +240,10 @@ class Hissd:
         size = goal_state.agents.shape[-1]
         parts = jnp.split(agents, (size, size + doing.shape[-1]), axis=-1)
         errors = [jnp.square(part - goal).mean((2, 3)) for part, goal in zip(parts, (goal_state.agents, doing, goal_doing), strict=True)]
+        goal_targets = in_action(goal_state, batch.actions, state.spec).targets
         # What is done next is only known where there is a next step.
         goes_on = jnp.roll(batch.step, -1, axis=1)
-        error = errors[0] + errors[1] + jnp.where(goes_on, errors[2], 0.0) + jnp.square(targets - goal_state.targets).mean((2, 3))
+        error = errors[0] + errors[1] + jnp.where(goes_on, errors[2], 0.0) + jnp.square(targets - goal_targets).mean((2, 3))
         weight = jnp.minimum(jnp.exp(jnp.minimum(self.sharpness * advantage, 20.0)), self.largest_weight)
         logs = {"prediction_error": masked_mean(error, batch.step), "weight": masked_mean(weight, batch.step)}
         return masked_mean(weight * error, batch.step), logs

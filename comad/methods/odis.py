@@ -29,7 +29,7 @@ from comad.networks.layers import Draws, Linear, initialize
 from comad.networks.mixer import AttentionMixer, Situation
 from comad.networks.policy import ActionHead, gather_last
 from comad.networks.transformer import Observer
-from comad.tokens import action_features
+from comad.tokens import in_action
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
 
@@ -47,13 +47,13 @@ class Discovery(eqx.Module):
     @classmethod
     def create(cls, draws: Draws, spec: Spec, skills: int) -> "Discovery":
         """Fresh weights."""
-        situation = Situation.create(draws, spec, extra=spec.last_action_size)
+        situation = Situation.create(draws, spec, in_action=True)
         classifier, observer = Linear.create(draws, WIDTH, skills), Observer.create(draws, spec)
         return cls(situation, classifier, observer, Linear.create(draws, skills, WIDTH), ActionHead.create(draws, spec, WIDTH, ()), spec)
 
     def find(self, batch: Batch) -> Float[Array, "row time agent skill"]:
         """Logits of the skill that each agent shows at each moment."""
-        return self.classifier(self.situation(batch.state, action_features(batch.actions, self.spec))[1])
+        return self.classifier(self.situation(in_action(batch.state, batch.actions, self.spec))[1])
 
 
 class Coordinator(eqx.Module):

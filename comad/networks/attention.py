@@ -110,10 +110,9 @@ class StateEncoder(eqx.Module):
     attention: Attention
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, extra: int = 0) -> "StateEncoder":
-        """Fresh weights for a world's state tokens, with room for extra features of each agent, such as its action."""
-        agent = Mlp.create(draws, (len(spec.state_agent) + extra, WIDTH, WIDTH))
-        target = Mlp.create(draws, (len(spec.state_target), WIDTH, WIDTH))
+    def create(cls, draws: Draws, spec: Spec, in_action: bool = False) -> "StateEncoder":
+        """Fresh weights for a world's state tokens, or for those that show what is done (`tokens.in_action`)."""
+        agent, target = (Mlp.create(draws, (size, WIDTH, WIDTH)) for size in state_sizes(spec, in_action))
         context = Mlp.create(draws, (len(spec.context), WIDTH, WIDTH)) if spec.context else None
         return cls(agent, target, context, Attention.create(draws))
 
@@ -125,27 +124,26 @@ class StateEncoder(eqx.Module):
         mean = (read * counted).sum(-2) / jnp.maximum(counted.sum(-2), 1.0)
         return read[..., : state.agents.shape[-2], :], mean
 
-    def agents(self, state: StateTokens, extra: Float[Array, "*batch agent extra"]) -> Float[Array, "*batch agent width"]:
+    def agents(self, state: StateTokens) -> Float[Array, "*batch agent width"]:
         """Agents' summaries alone, at half the cost."""
-        agents, entities, there = self.embed(state, extra)
+        agents, entities, there = self.embed(state)
         return self.attention(agents, entities, there[..., None, :])
 
-    def embed(
-        self, state: StateTokens, extra: Float[Array, "*batch agent extra"] | None = None
-    ) -> tuple[Float[Array, "*batch agent width"], Entities, Bool[Array, "*batch entity"]]:
+    def embed(self, state: StateTokens) -> tuple[Float[Array, "*batch agent width"], Entities, Bool[Array, "*batch entity"]]:
         """The agents, all entities (agents first), and which of these are present."""
-        return embed_state(self.agent, self.target, self.context, state, extra)
+        return embed_state(self.agent, self.target, self.context, state)
+
+
+def state_sizes(spec: Spec, in_action: bool) -> tuple[int, int]:
+    """Features of agents and targets in a situation, or in one that shows what is done."""
+    return len(spec.state_agent) + in_action * spec.last_action_size, len(spec.state_target) + (in_action and spec.aims)
 
 
 def embed_state(
-    agent: Mlp | Linear,
-    target: Mlp | Linear,
-    context: Mlp | Linear | None,
-    state: StateTokens,
-    extra: Float[Array, "*batch agent extra"] | None = None,
+    agent: Mlp | Linear, target: Mlp | Linear, context: Mlp | Linear | None, state: StateTokens
 ) -> tuple[Float[Array, "*batch agent width"], Entities, Bool[Array, "*batch entity"]]:
     """The agents, all entities of a situation (agents first), and which of these are present."""
-    agents = agent(state.agents if extra is None else jnp.concatenate([state.agents, extra], axis=-1))
+    agents = agent(state.agents)
     parts, present = [agents, target(state.targets)], [state.agent_present, state.target_present]
     if context:
         parts.append(context(state.context)[..., None, :])

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from comad.networks.attention import PROJECTION, WIDTH, Entities, embed_state
+from comad.networks.attention import PROJECTION, WIDTH, Entities, embed_state, state_sizes
 from comad.networks.layers import Draws, Linear, Mlp
 from comad.tokens import mask_unavailable
 from comad.types import Spec, StateTokens
@@ -40,17 +40,17 @@ class Situation(eqx.Module):
     look: Look
 
     @classmethod
-    def create(cls, draws: Draws, spec: Spec, extra: int = 0) -> "Situation":
-        """Fresh weights for a world's state tokens, with room for extra features of each agent, such as its action."""
-        agent, target = (Linear.create(draws, size, WIDTH) for size in (len(spec.state_agent) + extra, len(spec.state_target)))
+    def create(cls, draws: Draws, spec: Spec, in_action: bool = False) -> "Situation":
+        """Fresh weights for a world's state tokens, or for those that show what is done (`tokens.in_action`)."""
+        agent, target = (Linear.create(draws, size, WIDTH) for size in state_sizes(spec, in_action))
         context = Linear.create(draws, len(spec.context), WIDTH) if spec.context else None
         return cls(agent, target, context, Look.create(draws))
 
     def __call__(
-        self, state: StateTokens, extra: Float[Array, "*batch agent extra"] | None = None
+        self, state: StateTokens
     ) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent width"], Float[Array, "*batch width"]]:
         """Agents as embedded, agents as they see the others, and the mean over all entities that are there."""
-        agents, entities, there = embed_state(self.agent, self.target, self.context, state, extra)
+        agents, entities, there = embed_state(self.agent, self.target, self.context, state)
         read = self.look(entities, there)
         counted = there[..., None].astype(read.dtype)
         mean = (read * counted).sum(-2) / jnp.maximum(counted.sum(-2), 1.0)

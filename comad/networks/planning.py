@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from comad.networks.attention import PROJECTION, WIDTH
+from comad.networks.attention import PROJECTION, WIDTH, state_sizes
 from comad.networks.layers import Draws, LayerNorm, Linear, Mlp
 from comad.networks.mixer import Look
 from comad.networks.policy import ActionHead
@@ -66,7 +66,7 @@ class Predictor(eqx.Module):
     """What comes next, from the skills of all agents.
 
     Each target's next picture is merged from what all agents make of it, asked for by the picture of the step before. Agents and merged
-    targets look at each other; then each tells its next features and, agents, what they do before and after.
+    targets look at each other; then each tells its next features and what is done now, by agents also next, and to targets if actions aim.
     """
 
     start: Float[Array, " width"]
@@ -80,7 +80,8 @@ class Predictor(eqx.Module):
     def create(cls, draws: Draws, spec: Spec) -> "Predictor":
         """Fresh weights."""
         across = Linear.create(draws, WIDTH, PROJECTION), Linear.create(draws, WIDTH, PROJECTION)
-        outputs = len(spec.state_agent) + 2 * spec.last_action_size, len(spec.state_target)
+        agent, target = state_sizes(spec, in_action=True)
+        outputs = agent + spec.last_action_size, target
         return cls(draws(WIDTH), across, Look.create(draws), *(Mlp.create(draws, (WIDTH, HIDDEN, size)) for size in outputs))
 
     def __call__(

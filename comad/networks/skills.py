@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from comad.networks.attention import WIDTH, StateEncoder
 from comad.networks.layers import Draws, Mlp
 from comad.networks.policy import LOG_SPREAD
-from comad.tokens import action_features
+from comad.tokens import in_action
 from comad.types import Actions, PRNGKey, Spec, StateTokens
 
 Kind = Literal["gaussian", "categorical", "none"]
@@ -38,11 +38,11 @@ class PosteriorTrunk(eqx.Module):
     @classmethod
     def create(cls, draws: Draws, spec: Spec) -> "PosteriorTrunk":
         """Fresh weights."""
-        return cls(StateEncoder.create(draws, spec, extra=spec.last_action_size), spec)
+        return cls(StateEncoder.create(draws, spec, in_action=True), spec)
 
     def __call__(self, state: StateTokens, actions: Actions) -> Float[Array, "*batch agent width"]:
         """One summary per agent."""
-        return self.encoder.agents(state, action_features(actions, self.spec))
+        return self.encoder.agents(in_action(state, actions, self.spec))
 
 
 def noise(kind: Kind, parameters: Parameters, key: PRNGKey) -> Float[Array, "*batch agent skill"]:

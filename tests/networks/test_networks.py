@@ -181,6 +181,12 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     assert (np.asarray(weight) >= 0).all() and mix(weight, bias, values).shape == (2, 3)
 
 
+def test_hindsight_sees_who_is_aimed_at() -> None:
+    state, trunk = random_state(AIMING, 2, 3), fresh(lambda draws: skills.PosteriorTrunk.create(draws, AIMING))
+    first, second = (call(trunk, state, jnp.full((2, 3, 3), action)) for action in (2, 3))
+    assert not np.allclose(first, second, atol=1e-4)
+
+
 def test_the_squashed_density_is_scipys() -> None:
     raw, mean, log_spread = np.array([0.3, -1.2]), np.array([0.1, -1.0]), np.array([-0.5, 0.4])
     action = np.tanh(raw)
