@@ -16,6 +16,7 @@ from comad.datasets.layout import Column
 from comad.datasets.packing import Packing
 from comad.datasets.store import Dataset, check, check_world, open_dataset
 from comad.errors import UserError
+from comad.streams import battle
 from comad.training.loop import LONG_BATCH
 from comad.types import Discrete, Spec
 
@@ -163,6 +164,9 @@ class Stats:
             )
         columns = ("world", "quality", "steps", "moments", "published", "return", "published", "success", "of expert")
         show_table("Datasets beside the published ones", columns, rows)
+        battles = {task.env for stream in battle.STREAMS for task in stream.tasks}
+        if any(dataset.spec.env in battles and (dataset.spec.env, dataset.quality) in published for dataset in found):
+            show_lines(["published battles were fought in StarCraft II, these in SMAX: other rules, another enemy"])
 
 
 @dataclass(frozen=True)
@@ -277,11 +281,17 @@ def read_published(path: Path) -> dict[tuple[str, str], dict[str, str]]:
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        worlds = {(stream.name, task.name): task.env for stream in streams.STREAMS.values() for task in stream.tasks}
-        known = [(worlds.get((row["stream"].lower(), row["task"])), row) for row in rows]
+        worlds = {_published_name(stream.name, task.name): task.env for stream in streams.STREAMS.values() for task in stream.tasks}
+        known = [(worlds.get(_published_name(row["stream"], row["task"])), row) for row in rows]
     except (OSError, KeyError, AttributeError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: not a table with the columns stream, task, quality, avg_length, avg_return ({error})") from error
     return {(env, row["quality"]): row for env, row in known if env}
+
+
+def _published_name(stream: str, task: str) -> tuple[str, str]:
+    """A task as tables call it: with or without its stream before it, in whatever letters, and the Ant's streams without the Ant."""
+    family = stream.lower().removeprefix("ant-")
+    return family, task.lower().replace("-", "_").removeprefix(f"{family}_")
 
 
 def of_expert(dataset: Dataset, all_found: list[Dataset]) -> str:

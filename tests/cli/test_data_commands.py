@@ -8,6 +8,7 @@ import pytest
 from recorded import record
 
 from comad.cli import main
+from comad.cli.data import read_published
 from comad.datasets.store import check, open_dataset, seal
 from comad.envs.navigation import published
 from comad.experts import library, qmix
@@ -87,6 +88,13 @@ def test_describe_and_stats_explain(data: Path, tmp_path: Path, capsys: pytest.C
     assert main(["data", "stats"]) == 0 and main(["data", "list"]) == 0
     assert main(["data", "stats", "--against", str(table)]) == 0
     assert f"{dataset.recorded.length + 1:.2f}" in capsys.readouterr().out
+
+
+def test_published_tasks_are_found_under_the_names_that_tables_give_them(tmp_path: Path) -> None:
+    rows = ["CN,CN-2", "Reward,Reward-45", "Dynamics,Dynamics-Front", "Protoss,Protoss-10v11", "Marines,5m_vs_6m", "Chess,Chess-1"]
+    (tmp_path / "table.csv").write_text("stream,task,quality\n" + "".join(f"{row},expert\n" for row in rows))
+    worlds = [world for world, _ in read_published(tmp_path / "table.csv")]
+    assert worlds == ["cn-2", "ant-reward-45", "ant-dynamics-front", "protoss_10v11", "5m_vs_6m"]
 
 
 def test_verify_finds_damage_and_twins(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
