@@ -12,7 +12,7 @@ function plot(title, series, tasks, points) {
   tasks.forEach((task, place) => {
     if (place) svg.append(make("svg:line", { x1: x(place * points), x2: x(place * points), y1: top, y2: height - bottom, class: "axis", "stroke-dasharray": "4 3" }));
     const room = (width - left - right) / tasks.length / 7;
-    svg.append(make("svg:text", { x: x((place + 0.5) * points), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
+    svg.append(make("svg:text", { x: x(place * points + (points - 1) / 2), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
   });
   for (const { label, mean, std } of series) {
     // Whatever the number of evaluations, a run takes the whole width.
