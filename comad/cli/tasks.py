@@ -57,7 +57,11 @@ def find_stream(name: str) -> Stream:
 
 
 def _custom(tasks: Sequence[Task]) -> Stream:
-    return dataclasses.replace(streams.custom([task.env for task in tasks], metric=_metric(tasks)), tasks=tuple(tasks))
+    plain = streams.custom([task.env for task in tasks], metric=_metric(tasks))
+    # How familiar is familiar enough depends on the world: the streams that have such tasks know.
+    worlds = {task.env for task in tasks}
+    known = [stream.threshold for stream in streams.STREAMS.values() if worlds & {task.env for task in stream.tasks}]
+    return dataclasses.replace(plain, tasks=tuple(tasks), threshold=min(known, default=plain.threshold))
 
 
 def _metric(tasks: Sequence[Task]) -> Metric:

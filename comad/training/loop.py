@@ -32,6 +32,8 @@ CHUNK = 50
 """Updates in one call of the compiled program: after each, progress is shown and a wish to stop is heard."""
 FEW = 4
 """And in a call of methods that change between the data of several tasks."""
+MOST_SCHEDULED = 127
+"""Tasks that such methods can learn: each has a block of numbers for its updates, and so many blocks fit into 32 bits."""
 LONG_EVALUATIONS, LONG_BATCH = 5, 128
 """Evaluations per task and steps per update where actions are vectors: one evaluation of 32 episodes is 32,000 steps of a simulator."""
 WINDOW = 20
@@ -199,6 +201,10 @@ def create(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updat
 
 def check_fit(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int) -> None:
     """Let the method refuse a stream that it cannot learn, before anything is written."""
+    if isinstance(method, Schedules) and len(lessons) > MOST_SCHEDULED:
+        raise UserError(
+            f"methods that look at other tasks' data learn at most {MOST_SCHEDULED} tasks, and {stream.name!r} has {len(lessons)}"
+        )
     jax.eval_shape(_init(method, stream, lessons, updates), jax.random.key(0))
 
 

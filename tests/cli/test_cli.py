@@ -252,6 +252,8 @@ def test_tasks_go_by_their_name_in_a_stream_or_by_their_world() -> None:
 def test_worlds_with_commas_between_are_a_stream() -> None:
     stream = find_stream("cn-5,3m,cn-2")
     assert (stream.name, [task.env for task in stream.tasks], stream.metric) == ("cn-5,3m,cn-2", ["cn-5", "3m", "cn-2"], "success")
+    assert find_stream("cn-5,cn-3").threshold == streams.STREAMS["cn"].threshold != find_stream("3m,4m").threshold
+    assert find_stream("cn:CN-3,CN-2").tasks == (Task("CN-3", "cn-3"), Task("CN-2", "cn-2")) and choose("cn", ["CN-3"]).name == "cn:CN-3"
     assert find_stream("cn-2").tasks == (Task("cn-2", "cn-2"),) and find_stream("cn") is streams.STREAMS["cn"]
     with pytest.raises(UserError, match=r"stream named 'nc'.*cn"):
         find_stream("nc")

@@ -28,7 +28,7 @@ from comad.runs.run import open_run
 from comad.training import lessons as lessons_module
 from comad.training import loop
 from comad.training.lessons import Lesson, prepare
-from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, train
+from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train
 from comad.training.provenance import identify
 
 STREAM = streams.custom(["cn-2-6x6-9t-2r", "cn-3-6x6-9t-2r"])
@@ -253,6 +253,12 @@ def test_rehearsal_without_memory_is_fine_tuning(tmp_path: Path, lessons: tuple[
     follow(tmp_path / "forgetful", lessons, Rehearsal(memory=0))
     follow(tmp_path / "rehearsed", lessons, Rehearsal(memory=8))
     assert final(tmp_path / "plain") == final(tmp_path / "forgetful") != final(tmp_path / "rehearsed")
+
+
+def test_a_stream_of_more_tasks_than_updates_can_be_numbered_for_is_refused(lessons: tuple[Lesson, ...]) -> None:
+    many = tuple(replace(lessons[0], number=number) for number in range(128))
+    with pytest.raises(UserError, match="learn at most 127 tasks, and 'custom' has 128"):
+        check_fit(Rehearsal(), STREAM, many, 10)
 
 
 def test_a_budget_without_room_for_its_evaluations_is_refused() -> None:
