@@ -216,7 +216,10 @@ def test_runs_that_cannot_sit_are_refused(data: Path, tmp_path: Path) -> None:
 
 def test_data_that_is_missing_or_not_the_runs_own_is_named(data: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "run", data, "skilled", Skilled())
-    with pytest.raises(UserError, match=r"there is no dataset .*; 'comad collect --tasks cn-2-6x6-9t-2r .* --data .*' makes it"):
+    with pytest.raises(
+        UserError,
+        match=r"there is no dataset .*cn-2-6x6-9t-2r/random; there are expert, medium, mixed, and what 'comad data import' took over",
+    ):
         find_sitter(tmp_path / "run", tmp_path)
     record(library.place(STREAM.tasks[0].env, "random", tmp_path), FULL_VIEW, seed=1)
     record(library.place(STREAM.tasks[1].env, "random", tmp_path), Navigation(3, 6, limit=9))

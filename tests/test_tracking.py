@@ -332,6 +332,7 @@ def test_a_grid_hands_the_wish_on_to_its_runs(monkeypatch: pytest.MonkeyPatch) -
         return SimpleNamespace(run=run)
 
     monkeypatch.setattr(grid, "Workshop", workshop)
+    monkeypatch.setattr(grid, "locate", lambda *_: [])
     bench: Any = parse(["bench", "grid", "--streams", "cn", "--seeds", "0", "--track", "tensorboard", "wandb"])
     asked = bench.verb.grid()
     assert list(bench.verb.make(asked, list(asked.cells()))) == [Waited()]

@@ -46,7 +46,13 @@ def test_a_team_plays_as_its_card_says(name: str, quality: str) -> None:
     assert float(outcome.success.mean()) == pytest.approx(card.success, abs=spread)
 
 
-ANTS = {"ant-reward-0": 4500, "ant-dynamics-back": 3049, "ant-dynamics-diagonal": 3500, "ant-dynamics-mixed": 0}
+ANTS = {
+    "ant-reward-0": 4500,
+    "ant-dynamics-back": 3049,
+    "ant-dynamics-diagonal": 3500,
+    "ant-dynamics-front": 4300,
+    "ant-dynamics-mixed": 0,
+}
 """What the teams of the Ant that are shipped must at least return."""
 
 
@@ -59,7 +65,7 @@ def test_every_ant_has_an_expert_and_a_medium_team(task: str) -> None:
 
 @movable
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ant-reward-0", "ant-reward-315", "ant-dynamics-right"])
+@pytest.mark.parametrize("name", ["ant-reward-0", "ant-reward-315", "ant-dynamics-right", "ant-dynamics-front"])
 def test_an_ant_runs_as_its_card_says_from_whichever_side(name: str) -> None:
     player, card = library.get(ant_named(name), "expert")
     outcome, _ = rollout(ant_named(name), player, episode_keys(jax.random.key(5), 0, 16))
