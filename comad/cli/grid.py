@@ -44,7 +44,7 @@ class RunGrid:
     profile: Literal["smoke", "lite", "paper"] | None = None
     """How long: smoke (minutes), lite (5,000 updates per task, 3 seeds; the default), paper (each stream's updates, 5 seeds)."""
     streams: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
-    """Streams to learn, or worlds in an order of your own with commas between: cn-5,cn-3."""
+    """Streams to learn, worlds in an order of your own with commas between (cn-5,cn-3), or some tasks of a stream (cn:CN-5,CN-3)."""
     qualities: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Recordings to learn from; by default expert."""
     methods: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None

@@ -58,7 +58,7 @@ class Hatd3:
     horizon: int = 5
     """Steps in one transition."""
     warm_up: int = 10_000
-    """Environment steps of random actions before learning begins."""
+    """Environment steps before learning begins: random actions, or a guide's."""
     discount: float = 0.99
     """Worth of a reward one step later."""
     critic_rate: float = 1e-3
