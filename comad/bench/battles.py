@@ -60,4 +60,5 @@ def record(spec: Spec, batch: int) -> tuple[Resident, Packing]:
     starts = episode_starts(lengths)
     terminated = np.zeros(moments, bool)
     terminated[starts + lengths - 1] = True
-    return {**resident, "terminated": jnp.asarray(terminated)}, Packing.plan(starts, lengths, batch)
+    per_moment = {"terminated": jnp.asarray(terminated), "outcome": jnp.zeros(moments)}
+    return {**resident, **per_moment}, Packing.plan(starts, lengths, batch)

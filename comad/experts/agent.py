@@ -65,9 +65,7 @@ class Agent(eqx.Module):
             features, memory = self.memory.over_time(memory, features, first)
         utilities = self.base(features)
         if self.aimed:
-            shape = (*targets.shape[:-1], features.shape[-1])
-            pairs = jnp.concatenate([jnp.broadcast_to(features[..., None, :], shape), targets], axis=-1)
-            utilities = jnp.concatenate([utilities, self.aimed(pairs)[..., 0]], axis=-1)
+            utilities = jnp.concatenate([utilities, self.aimed.of_pairs(features, targets)[..., 0]], axis=-1)
         return utilities, memory
 
     def see(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target view"]]:
@@ -110,10 +108,8 @@ class Relation(eqx.Module):
 
 def _beside_own(layer: Linear, entities: Float[Array, "*batch entity feature"], own: Float[Array, "*batch own"]) -> Array:
     """Embed entities next to the own token, whose share is computed once for all of them."""
-    size = entities.shape[-1]
-    from_own = Linear(layer.weight[size:], layer.bias)(own)
-    from_entity = Linear(layer.weight[:size], jnp.zeros_like(layer.bias))(entities)
-    return jax.nn.relu(from_entity + from_own[..., None, :])
+    of_entity, of_own = layer.split(entities.shape[-1])
+    return jax.nn.relu(of_entity(entities) + of_own(own)[..., None, :])
 
 
 class GreedyPlayer(eqx.Module):

@@ -10,7 +10,7 @@ some tokens are read, the others are never projected.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from comad.networks.layers import Draws, LayerNorm, Linear, Mlp
 from comad.tokens import everyone, everyone_present, mask_unavailable
@@ -75,19 +75,39 @@ class ObservationEncoder(eqx.Module):
 
     def __call__(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"] | None]:
         """Summaries of the own token, and of the targets if anything aims at them."""
+        if not self.aims:
+            return self.own_view(tokens), None
+        own, targets, entities, seen = self.entities(tokens)
+        read = self.attention(jnp.concatenate([own, targets], axis=-2), entities, seen)
+        return read[..., 0, :], read[..., 1:, :]
+
+    def own_view(self, tokens: Tokens) -> Float[Array, "*batch agent width"]:
+        """Summaries of the own token alone."""
         if self.shared:
-            return self.attention(*self.shared_entities(tokens)), None
+            return self.attention(*self.shared_entities(tokens))
+        own, _, entities, seen = self.entities(tokens)
+        return self.attention(own, entities, seen)[..., 0, :]
+
+    def view_of_one(
+        self, tokens: Tokens, target: Int[Array, "*batch agent"]
+    ) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent width"]]:
+        """Summaries of the own token and of one target for each agent."""
+        own, targets, entities, seen = self.entities(tokens)
+        one = jnp.take_along_axis(targets, target[..., None, None], axis=-2)
+        read = self.attention(jnp.concatenate([own, one], axis=-2), entities, seen)
+        return read[..., 0, :], read[..., 1, :]
+
+    def entities(
+        self, tokens: Tokens
+    ) -> tuple[Float[Array, "*batch 1 width"], Float[Array, "*batch target width"], Entities, Bool[Array, "*batch 1 entity"]]:
+        """The own token, the targets, everything that there is to see, and what of it an agent sees."""
         own, allies, targets = self.own(tokens.own)[..., None, :], self.ally(tokens.allies), self.target(tokens.targets)
         itself = jnp.ones((*tokens.own.shape[:-1], 1), bool)
         if self.relations:
             team, there = jnp.concatenate([own, allies], axis=-2), jnp.concatenate([itself, tokens.ally_seen], axis=-1)
             targets = self.relations(targets, team, there[..., None, :])
-        entities = jnp.concatenate([own, allies, targets], axis=-2)
         seen = jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)[..., None, :]
-        if not self.aims:
-            return self.attention(own, entities, seen)[..., 0, :], None
-        read = self.attention(jnp.concatenate([own, targets], axis=-2), entities, seen)
-        return read[..., 0, :], read[..., 1:, :]
+        return own, targets, jnp.concatenate([own, allies, targets], axis=-2), seen
 
     def shared_entities(self, tokens: Tokens) -> tuple[Entities, Float[Array, "*batch other width"], Bool[Array, "*batch entity other"]]:
         """The readers, all that there is to see (each agent as itself, each as an ally, the targets), and who sees what of it."""

@@ -34,14 +34,16 @@ class ActionValue(eqx.Module):
 
     def __call__(self, tokens: Tokens, actions: Actions) -> Float[Array, "*batch agent"]:
         """The value of what each agent did."""
-        own, targets = self.encoder(tokens)
         if isinstance(self.spec.actions, Continuous):
-            return self.base(jnp.concatenate([own, actions], axis=-1))[..., 0]
-        values = self.base(own)
-        if self.aimed and targets is not None:
-            pairs = jnp.concatenate([jnp.broadcast_to(own[..., None, :], targets.shape), targets], axis=-1)
-            values = jnp.concatenate([values, self.aimed(pairs)[..., 0]], axis=-1)
-        return gather_last(values, actions)
+            return self.base(jnp.concatenate([self.encoder.own_view(tokens), actions], axis=-1))[..., 0]
+        if self.aimed is None:
+            return gather_last(self.base(self.encoder.own_view(tokens)), actions)
+        # Of all targets only the one that was aimed at matters.
+        num_base = len(self.spec.actions.base)
+        aims = actions >= num_base
+        own, target = self.encoder.view_of_one(tokens, jnp.where(aims, actions - num_base, 0))
+        plain = gather_last(self.base(own), jnp.where(aims, 0, actions))
+        return jnp.where(aims, self.aimed(jnp.concatenate([own, target], axis=-1))[..., 0], plain)
 
 
 class StateValue(eqx.Module):
@@ -57,7 +59,7 @@ class StateValue(eqx.Module):
 
     def __call__(self, tokens: Tokens) -> Float[Array, "*batch agent"]:
         """The value for each agent."""
-        return self.mlp(self.encoder(tokens)[0])[..., 0]
+        return self.mlp(self.encoder.own_view(tokens))[..., 0]
 
 
 class LinearMixer(eqx.Module):

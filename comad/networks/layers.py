@@ -60,6 +60,10 @@ class Linear(eqx.Module):
         flat = affine(x.reshape(-1, x.shape[-1]), self.weight, self.bias)
         return flat.reshape(*x.shape[:-1], flat.shape[-1])
 
+    def split(self, size: int) -> tuple["Linear", "Linear"]:
+        """Two maps, of the first inputs and of the rest, whose sum is this map of both."""
+        return Linear(self.weight[:size], jnp.zeros_like(self.bias)), Linear(self.weight[size:], self.bias)
+
 
 @jax.custom_vjp
 def affine(
@@ -112,9 +116,17 @@ class Mlp(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
         """Apply to the last axis."""
-        for layer in self.layers[:-1]:
-            x = jax.nn.relu(layer(x))
-        return self.layers[-1](x)
+        return self._after_first(self.layers[0](x))
+
+    def of_pairs(self, one: Float[Array, "*batch left"], many: Float[Array, "*batch item right"]) -> Float[Array, "*batch item outputs"]:
+        """Apply to one thing beside each of many, without writing the pairs down: the first layer sees the one thing once."""
+        of_one, of_many = self.layers[0].split(one.shape[-1])
+        return self._after_first(of_one(one)[..., None, :] + of_many(many))
+
+    def _after_first(self, x: Float[Array, "*batch hidden"]) -> Float[Array, "*batch outputs"]:
+        for layer in self.layers[1:]:
+            x = layer(jax.nn.relu(x))
+        return x
 
 
 class Gru(eqx.Module):

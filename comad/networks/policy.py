@@ -80,9 +80,7 @@ class ActionHead(eqx.Module):
         features = jnp.concatenate([view.history, skill], axis=-1)
         logits = self.base(features)
         if self.aimed and view.targets is not None:
-            lead = (*view.targets.shape[:-1], features.shape[-1])
-            pairs = jnp.concatenate([jnp.broadcast_to(features[..., None, :], lead), view.targets], axis=-1)
-            logits = jnp.concatenate([logits, self.aimed(pairs)[..., 0]], axis=-1)
+            logits = jnp.concatenate([logits, self.aimed.of_pairs(features, view.targets)[..., 0]], axis=-1)
         return mask_unavailable(logits, available)
 
     def gaussian(self, view: View, skill: Float[Array, "*batch agent skill"]) -> tuple[Array, Array]:

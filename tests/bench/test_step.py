@@ -10,6 +10,7 @@ from jaxtyping import Array
 
 from comad.bench import step
 from comad.bench.step import find_shape, matrix_flop, measure, peak_gigaflops, pin
+from comad.datasets.batches import gather
 from comad.errors import UserError
 
 
@@ -41,6 +42,8 @@ def test_made_up_battles_have_the_shapes_of_battles(tmp_path: Path) -> None:
     assert shape.packing.padding < 0.06 and 32 * 18 < shape.packing.rows * shape.packing.row_length < 32 * 36
     actions = shape.resident["actions"]
     assert actions.shape == (len(shape.resident["reward"]), 5) and int(actions.max()) == 11
+    batch = jax.eval_shape(lambda: gather(shape.spec, shape.resident, shape.packing.index(0, 0, 0)))
+    assert batch.tokens.targets.shape[2:4] == (5, 6) and batch.outcome.shape == batch.step.shape
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:

@@ -181,6 +181,23 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     assert (np.asarray(weight) >= 0).all() and mix(weight, bias, values).shape == (2, 3)
 
 
+def test_one_thing_beside_each_of_many_is_what_the_written_pairs_give() -> None:
+    network = fresh(lambda draws: Mlp.create(draws, (5, 4, 1)))
+    one, many = jax.random.normal(KEY, (2, 3, 2)), jax.random.normal(KEY, (2, 3, 6, 3))
+    pairs = jnp.concatenate([jnp.broadcast_to(one[..., None, :], (2, 3, 6, 2)), many], axis=-1)
+    assert np.allclose(call(network, one, many, verb="of_pairs"), call(network, pairs), atol=1e-6)
+
+
+def test_an_aimed_action_is_worth_what_the_views_of_all_targets_say() -> None:
+    tokens, critic = random_tokens(AIMING, 2, 3), fresh(lambda draws: ActionValue.create(draws, AIMING))
+    own, targets = call(critic.encoder, tokens)
+    aimed = jax.vmap(lambda target: call(critic.aimed, jnp.concatenate([own, target], axis=-1)), in_axes=-2, out_axes=-2)(targets)
+    expected = jnp.concatenate([call(critic.base, own), aimed[..., 0]], axis=-1)
+    found = jnp.stack([call(critic, tokens, jnp.full((2, 3, 3), action)) for action in range(4)], axis=-1)
+    assert np.allclose(found, expected, atol=1e-5) and len(np.unique(np.round(found[0, 0, 0], 4))) == 4
+    assert np.allclose(call(critic.encoder, tokens, verb="own_view"), own, atol=1e-5)
+
+
 def test_hindsight_sees_who_is_aimed_at() -> None:
     state, trunk = random_state(AIMING, 2, 3), fresh(lambda draws: skills.PosteriorTrunk.create(draws, AIMING))
     first, second = (call(trunk, state, jnp.full((2, 3, 3), action)) for action in (2, 3))
