@@ -73,8 +73,12 @@ def make_run(folder: Path, data: Path, name: str, method: Any, tasks: int = 2) -
         run.resume()
         for lesson in lessons[:tasks]:
             number, sample = jnp.int32(lesson.number), lesson.sample()
-            state = finish(begin(state, number, sample, jax.random.key(1)), number, sample, jax.random.key(2))
+            begun = begin(state, number, sample, jax.random.key(1))
+            state = finish(begun, number, sample, jax.random.key(2))
             ends.append(state)
+            for when, then in (("begin", begun), ("finish", state)):
+                told = {name: value.tolist() for name, value in method.describe(then).items()}
+                run.append("heads", {"task": lesson.number, "name": lesson.task.name, "when": when, **told})
             for point in (0, 1):
                 run.append("scores", {"task": lesson.number, "point": point, "heads": [0, 1], "sampled": played, "greedy": played})
             run.save(2 * lesson.number + 1, partial(checkpoint.save, tree=state), milestone=True)

@@ -100,8 +100,8 @@ class ComadPlus:
     """Information per agent and moment, in nats, that a skill may carry for nothing."""
     noise: float = 0.1
     """Spread of the noise from which the density estimator tells recorded states."""
-    familiar: float = 0.9
-    """How much new situations must be like a head's own for it to be used again: 1 as much as its own, 0 as noise."""
+    familiar: float = 0.5
+    """How much new situations must be like a head's own for it to be used again: 1 as much as its own, 0 as noise, so more like the own."""
     stage_two: bool = True
     """Whether old skills guide new ones in the second half of a task."""
     consulted: int = 2

@@ -60,9 +60,9 @@ class Lesson:
         chosen = np.sort(random.permutation(len(self.packing.starts))[:episodes])
         return replace(self, packing=self.packing.only(chosen))
 
-    def sample(self) -> Batch:
-        """Some of the data."""
-        parts = [self.packing.index(SAMPLE_SEED, self.number, batch) for batch in range(SAMPLE_BATCHES)]
+    def sample(self, draw: int = 0) -> Batch:
+        """Some of the data; the first draw is what training goes by."""
+        parts = [self.packing.index(SAMPLE_SEED, self.number, batch + draw * SAMPLE_BATCHES) for batch in range(SAMPLE_BATCHES)]
         return _gather(self.shape, self.upload(), jax.tree.map(lambda *rows: np.concatenate(rows), *parts))
 
 

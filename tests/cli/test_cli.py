@@ -147,7 +147,7 @@ OPTIONS = {
     "play": ["RUN|TASK", "OUT.gif", "--random", "--task", "--greedy", "--seed"],
     "evaluate": ["--random", "--stream", "--tasks", "--seed", "--episodes", "--json"],
     "train": ["comad"],
-    "heads": ["PATH", "--json"],
+    "heads": ["PATH", "--held-out", "--samples", "--json"],
     "portrait": ["RUN", "--data"],
     "report": ["RUNS", "--out", "--greedy", "--no-figures"],
     "watch": ["RUNS", "--port"],
