@@ -13,6 +13,9 @@ from jaxtyping import Array, Bool, Float, Int
 TENTHS = 10
 NARROWEST = 1e-3
 """Least width of a band."""
+ROUNDING = 1e-4
+"""By so much of its size a score may differ from itself: another program computes it in another order. Where many situations have the
+score of an edge, that alone would move them all across it."""
 FOLLOWED = 0.1
 """Share of a batch's tenths that flows into the running ones: an estimator's scores swing while it learns."""
 
@@ -63,7 +66,8 @@ class Bands(eqx.Module):
 
 def fallen(scores: Float[Array, "*batch"], edges: Float[Array, " edge"], there: Bool[Array, "*batch"]) -> Float[Array, " tenth"]:
     """The share of scores below the first edge, between each two, and above the last."""
-    above = (scores[..., None] > edges.reshape(*[1] * scores.ndim, -1)) & there[..., None]
+    barely = edges + ROUNDING * jnp.abs(edges).max()
+    above = (scores[..., None] > barely.reshape(*[1] * scores.ndim, -1)) & there[..., None]
     shares = above.reshape(-1, len(edges)).sum(0) / jnp.maximum(there.sum(), 1)
     return -jnp.diff(shares, prepend=1.0, append=0.0)
 

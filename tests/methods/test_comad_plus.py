@@ -181,6 +181,9 @@ def test_situations_that_repeat_themselves_are_like_themselves() -> None:
     bands = Bands.create(1).learn(jnp.int32(0), jnp.asarray(stuck[0]), jnp.asarray(stuck[0] - 4.0), there, 1.0)
     own, again, free = (float(bands.likeness(jnp.asarray(some)[None], there)[0]) for some in (*stuck, random.normal(size=2000)))
     assert own == pytest.approx(1.0, abs=1e-3) and again > 0.95 and free < 0.7
+    # Another program rounds otherwise.
+    rounded = stuck[0] * (1 + 1e-6)
+    assert float(bands.likeness(jnp.asarray(rounded)[None], there)[0]) == pytest.approx(1.0, abs=0.01)
 
 
 def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, batch: Batch) -> None:
