@@ -58,7 +58,7 @@ class PlusState(eqx.Module):
 class ComadPlus:
     """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
 
-    Five departures, each with the setting that takes it back:
+    Six departures, each with the setting that takes it back:
 
     - an action weighs exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in standard
       deviations, as sharply as leaves a share of the episodes effective; where that leaves next to nothing, the policy is drawn towards
@@ -67,6 +67,7 @@ class ComadPlus:
       every bit;
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
     - a head is used again if it scores the new situations as it scores its own (``familiar``), for which there is no unit either;
+    - a task is played by the newest family to which its situations are familiar (``--no-hand-over``: by the most similar);
     - old skills count by how well they explain the new task's actions (``--no-multipliers``).
     """
 
@@ -102,6 +103,8 @@ class ComadPlus:
     """Spread of the noise from which the density estimator tells recorded states."""
     familiar: float = 0.5
     """How much new situations must be like a head's own for it to be used again: 1 as much as its own, 0 as noise, so more like the own."""
+    hand_over: bool = True
+    """Let newer families play old tasks whose situations are familiar to them."""
     stage_two: bool = True
     """Whether old skills guide new ones in the second half of a task."""
     consulted: int = 2
@@ -254,8 +257,17 @@ class ComadPlus:
         return state.bands.likeness(odds_of(state.familiarities, situations), there)
 
     def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """The family whose own situations a task's data is most like."""
-        return jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf).argmax()
+        """The newest family to which a task's situations are familiar, since it grew from older ones; if there is none, the most similar.
+
+        While a family learns, only the task that it learns is played by it.
+        """
+        likeness = jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf)
+        if not self.hand_over:
+            return likeness.argmax()
+        families = jnp.arange(len(likeness))
+        learns = (families == state.library.active) & (state.update < state.updates)
+        able = (likeness > self.familiar) & ~learns
+        return jnp.where(able.any(), jnp.where(able, families, -1).max(), likeness.argmax())
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:
         """The family among whose own situations these lie; a few do not spread like anybody's, so each is asked by itself."""

@@ -1,6 +1,6 @@
 """COMAD-plus: what each of its departures promises."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -193,6 +193,29 @@ def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, b
         odds = odds_of(second.familiarities, moment)[:, 0]
         edges = odds[:, None] + jnp.linspace(-1.0, 1.0, TENTHS - 1)[None] + jnp.where(jnp.arange(2) == head, 0.0, 500.0)[:, None]
         assert int(STRICT.recognize(replace(second, bands=replace(second.bands, edges=edges)), moment)) == head
+
+
+@pytest.mark.parametrize(
+    ("likeness", "made", "expected"),
+    [
+        ([1.0, 0.8], 4, 1),  # the newer one knows the situations too, and has learned more
+        ([1.0, 0.4], 4, 0),  # it does not know them
+        ([1.0, 0.8], 3, 0),  # it still learns, and something else
+        ([0.3, 0.9], 3, 1),  # it learns this one
+        ([0.3, 0.2], 4, 0),  # nobody knows them: the most similar one
+    ],
+)
+def test_a_task_is_played_by_the_newest_family_that_knows_it(
+    grown: Any, batch: Batch, likeness: list[float], made: int, expected: int
+) -> None:
+    @dataclass(frozen=True)
+    class Told(ComadPlus):
+        def likeness(self, *_: Any) -> Any:
+            return jnp.array(likeness)
+
+    state = replace(grown[2], update=jnp.int32(made))
+    assert int(Told().route(state, jnp.int32(0), batch)) == expected
+    assert int(Told(hand_over=False).route(state, jnp.int32(0), batch)) == int(np.argmax(likeness))
 
 
 def test_masked_situations_do_not_count() -> None:
