@@ -34,6 +34,7 @@ ALLOWED = {
     "training": EVERYONE | {"envs", "streams", "datasets", "methods", "evaluation", "runs"},
     "policy": EVERYONE | {"envs", "streams", "methods", "evaluation", "runs"},
     "portrait": EVERYONE | {"envs", "methods", "evaluation", "runs", "policy", "training"},
+    "encounters": EVERYONE | {"methods", "runs", "policy", "portrait", "training"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
     "grid": {"errors", "files", "runs", "failpoints"},
     "reports": {"errors", "files", "metrics", "theory", "runs"},
