@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from comad.envs.base import Env, HostEnv
-from comad.envs.rollout import Outcome, episode_keys, rollout
+from comad.envs.rollout import Outcome, episode_keys, rollout_all
 from comad.methods.base import Method
+from comad.runs.record import MODES
 from comad.types import Actions, Batch, Metric, PRNGKey, Spec, Tokens
 
 
@@ -57,14 +58,13 @@ def assess(
     num_episodes: int,
 ) -> dict[str, Any]:
     """Play every task with the head that the method chooses for it, drawing actions and taking the likeliest: scores of both, by task."""
-    played: dict[str, list[Outcome]] = {"sampled": [], "greedy": []}
     heads = [_route(method, state, jnp.int32(task), sample) for task, sample in enumerate(samples)]
-    for task, (env, head) in enumerate(zip(worlds, heads, strict=True)):
-        keys = episode_keys(evaluation_key(seed, task, evaluation), 0, num_episodes)
-        for mode, outcomes in played.items():
-            outcomes.append(rollout(env, Team(state, head, jnp.array(mode == "greedy"), method), keys)[0])
-    specs = [env.spec for env in worlds]
-    return {"heads": [int(head) for head in heads], **{mode: summarize(outcomes, specs, metric) for mode, outcomes in played.items()}}
+    keys = [episode_keys(evaluation_key(seed, task, evaluation), 0, num_episodes) for task in range(len(worlds))]
+    teams = [Team(state, head, jnp.array(mode == "greedy"), method) for mode in MODES for head in heads]
+    outcomes = rollout_all([*worlds] * len(MODES), teams, keys * len(MODES))
+    specs, played = [env.spec for env in worlds], zip(*[iter(outcomes)] * len(worlds), strict=True)
+    scores: dict[str, Any] = {mode: summarize(some, specs, metric) for mode, some in zip(MODES, played, strict=True)}
+    return {"heads": [int(head) for head in heads], **scores}
 
 
 @partial(jax.jit, static_argnames="method")

@@ -19,9 +19,9 @@ from typing import Any, Literal, Protocol
 from comad.errors import UserError
 from comad.runs.folder import JOURNALS, TRACK, JournalName, disk_errors, journal_path
 from comad.runs.journal import Record
+from comad.runs.record import MODES
 
 Name = Literal["tensorboard", "wandb"]
-MODES: tuple[Literal["sampled", "greedy"], ...] = ("sampled", "greedy")
 
 
 @dataclass(frozen=True)

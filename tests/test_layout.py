@@ -26,7 +26,7 @@ ALLOWED = {
     "networks": EVERYONE,
     "experts": EVERYONE | {"envs", "streams", "datasets", "networks", "runs"},
     "methods": EVERYONE | {"networks"},
-    "evaluation": EVERYONE | {"envs", "methods"},
+    "evaluation": EVERYONE | {"envs", "methods", "runs"},
     "runs": {"errors", "files", "failpoints"},
     "tracking": {"errors", "files", "runs"},
     "metrics": {"errors"},

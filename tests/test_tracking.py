@@ -28,7 +28,7 @@ from comad.grid.local import Waited
 from comad.methods import METHODS
 from comad.runs.folder import JournalName
 from comad.runs.journal import Record
-from comad.runs.record import find_runs, read_run
+from comad.runs.record import MODES, find_runs, read_run
 from comad.runs.run import Run, open_run
 from comad.tracking import Name
 from comad.training.loop import Learned
@@ -123,10 +123,10 @@ def expected(folder: Path) -> Numbers:
     for line in run.heads:
         step = (line["task"] + (line["when"] == "finish")) * updates
         numbers += [(f"heads/{name}", step, line[name]) for name in line.keys() & {"active"}]
-    seen = {mode: metrics.performance_over_time(run.score_array(mode)[None], "seen")[0] for mode in tracking.MODES}
+    seen = {mode: metrics.performance_over_time(run.score_array(mode)[None], "seen")[0] for mode in MODES}
     for line in run.scores:
         step = line["task"] * updates + line["update"]
-        for mode in tracking.MODES:
+        for mode in MODES:
             numbers.append((f"P-seen/{mode}", step, seen[mode][line["task"], line["point"]]))
             numbers += [(f"score-{mode}/{on}-{names[on]['name']}", step, score) for on, score in enumerate(line[mode]["score"])]
         numbers += [(f"head-played/{on}-{names[on]['name']}", step, head) for on, head in enumerate(line["heads"])]

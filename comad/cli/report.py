@@ -14,8 +14,9 @@ from comad.files import write_bytes
 from comad.reports import tables
 from comad.reports.overall import overall
 from comad.reports.page import build, collect
-from comad.reports.results import Metric, Mode, Result, gather, unequal
+from comad.reports.results import Metric, Result, gather, unequal
 from comad.reports.tables import Row, main_table
+from comad.runs.record import Mode
 
 CHANGES: tuple[Metric, ...] = ("FwT", "BwT")
 

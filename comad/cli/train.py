@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
 
 import numpy as np
 import tyro
@@ -24,7 +24,7 @@ from comad.grid.local import STARTED_BY
 from comad.methods import METHODS
 from comad.methods.base import settled
 from comad.metrics import backward_transfer, forward_transfer, performance
-from comad.runs.record import RunRecord, one_grid, read_run
+from comad.runs.record import MODES, Mode, RunRecord, one_grid, read_run
 from comad.runs.run import Run, open_run
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train, window_of
@@ -201,8 +201,7 @@ def show_result(record: RunRecord) -> None:
     """Scores on all tasks after each one, P and BwT, and the heads."""
     identity = record.settings["identity"]
     names = [task["name"] for task in identity["tasks"]]
-    modes: tuple[Literal["sampled", "greedy"], ...] = ("sampled", "greedy")
-    for mode in modes:
+    for mode in MODES:
         scores = record.score_array(mode)
         rows = [(f"after {name}", *(f"{100 * score:.1f}" for score in scores[task, -1])) for task, name in enumerate(names)]
         show_table(f"{identity['method']} on {identity['stream']}, {identity['quality']} data, {mode} play", ("score on", *names), rows)
@@ -213,7 +212,7 @@ def show_result(record: RunRecord) -> None:
     show_lines([f"everything is in {record.path}"])
 
 
-def describe_forward_transfer(record: RunRecord, scores: np.ndarray, mode: Literal["sampled", "greedy"]) -> str:
+def describe_forward_transfer(record: RunRecord, scores: np.ndarray, mode: Mode) -> str:
     """Forward transfer against the runs from scratch beside this one, or what is missing for it."""
     ours = record.settings["identity"]
     references = []

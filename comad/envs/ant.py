@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -103,6 +104,16 @@ class Ant:
         """Which legs move, as factors [leg, 1] of their torques."""
         return np.array([[leg not in self.disabled] for leg in range(1, NUM_LEGS + 1)], float)
 
+    @property
+    def ahead(self) -> np.ndarray:
+        """Where to run, as a vector of length one."""
+        angle = math.radians(self.direction)
+        return np.array([math.cos(angle), math.sin(angle)])
+
+    def beside(self, others: Sequence["Ant"]) -> "Ants":
+        """All as one: they share a body, and differ in what is asked of it."""
+        return Ants((self, *others))
+
     def reset_many(self, seeds: np.ndarray) -> tuple[AntWorld, Step]:
         """One Ant per seed, where gymnasium's Ant-v5 would put it."""
         motion, nothing = simulator().begin(seeds), np.zeros(len(seeds))
@@ -116,16 +127,7 @@ class Ant:
 
     def advance(self, world: AntWorld, actions: np.ndarray, active: np.ndarray) -> tuple[AntWorld, Motion, np.ndarray, np.ndarray]:
         """The same in double precision: the world after it, what moved, the rewards, and whose episode has no future."""
-        torques = np.clip(np.asarray(actions, float), -1.0, 1.0) * self.working
-        motion = simulator().move(world.bodies, world.spots, torques, np.flatnonzero(active))
-        if motion.broken.any():
-            warnings.warn(LOST, RuntimeWarning, stacklevel=2)
-        healthy = is_healthy(motion.bodies)
-        angle = math.radians(self.direction)
-        forward = (motion.spots - world.spots) @ (math.cos(angle), math.sin(angle)) / STEP_SECONDS
-        costs = CONTROL_COST * np.square(torques).sum((1, 2)) + CONTACT_COST * np.square(motion.forces.clip(-1.0, 1.0)).sum(1)
-        reward = np.where(motion.broken | ~active, 0.0, forward + healthy - costs)
-        return AntWorld(motion.bodies, motion.spots, world.time + active.astype(np.int32)), motion, reward, motion.broken | ~healthy
+        return advance(world, actions, active, self.ahead, self.working)
 
     def show(self, world: AntWorld, motion: Motion, reward: np.ndarray, fallen: np.ndarray) -> Step:
         """Tokens and outcomes. Time is no end of value: learners look past the limit."""
@@ -154,6 +156,48 @@ class Ant:
         x, y = places[:2]
         title = f"{self.name.upper()}   step {int(world.time)} of {self.limit}   at {x:+.1f}, {y:+.1f} m"
         return scene.Scene(VIEW, VIEW, tuple(marks), title, seconds=STEP_SECONDS)
+
+
+@dataclass(frozen=True)
+class Ants:
+    """Episodes of several Ant worlds of one shape, moved and shown together; each has an equal share of them."""
+
+    worlds: tuple[Ant, ...]
+
+    @property
+    def spec(self) -> Spec:
+        """The first one's."""
+        return self.worlds[0].spec
+
+    def reset_many(self, seeds: np.ndarray) -> tuple[AntWorld, Step]:
+        """One Ant per seed; they begin alike whatever the world."""
+        return self.worlds[0].reset_many(seeds)
+
+    def step_many(self, world: AntWorld, actions: np.ndarray, active: np.ndarray) -> tuple[AntWorld, Step]:
+        """A twentieth of a second."""
+        ahead, working = (np.repeat(parts, len(active) // len(self.worlds), axis=0) for parts in self.demands)
+        after, motion, reward, fallen = advance(world, actions, active, ahead, working)
+        return after, self.worlds[0].show(after, motion, reward, fallen)
+
+    @cached_property
+    def demands(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where to run, and which legs move, by world."""
+        return np.stack([env.ahead for env in self.worlds]), np.stack([env.working for env in self.worlds])
+
+
+def advance(
+    world: AntWorld, actions: np.ndarray, active: np.ndarray, ahead: np.ndarray, working: np.ndarray
+) -> tuple[AntWorld, Motion, np.ndarray, np.ndarray]:
+    """Move Ants that are asked to run ahead with the legs that work, the same for all or given by episode."""
+    torques = np.clip(np.asarray(actions, float), -1.0, 1.0) * working
+    motion = simulator().move(world.bodies, world.spots, torques, np.flatnonzero(active))
+    if motion.broken.any():
+        warnings.warn(LOST, RuntimeWarning, stacklevel=3)
+    healthy = is_healthy(motion.bodies)
+    forward = ((motion.spots - world.spots) * ahead).sum(-1) / STEP_SECONDS
+    costs = CONTROL_COST * np.square(torques).sum((1, 2)) + CONTACT_COST * np.square(motion.forces.clip(-1.0, 1.0)).sum(1)
+    reward = np.where(motion.broken | ~active, 0.0, forward + healthy - costs)
+    return AntWorld(motion.bodies, motion.spots, world.time + active.astype(np.int32)), motion, reward, motion.broken | ~healthy
 
 
 def is_healthy(bodies: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The contract every world meets, so that nothing above this folder knows which world it is in."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -71,6 +72,33 @@ class Scarce(Protocol):
     @property
     def at_once(self) -> int:
         """The most episodes at a time."""
+        ...
+
+
+@runtime_checkable
+class Lanes(Protocol[World]):
+    """Episodes of worlds outside JAX that are played together: what a `HostEnv` does, whether of one world or of several."""
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes common to all."""
+        ...
+
+    def reset_many(self, seeds: np.ndarray) -> tuple[World, Step]:
+        """One fresh episode per seed (uint32)."""
+        ...
+
+    def step_many(self, world: World, actions: np.ndarray, active: np.ndarray) -> tuple[World, Step]:
+        """All agents of all active episodes act at once."""
+        ...
+
+
+@runtime_checkable
+class Sociable(Protocol):
+    """A world whose episodes can be played together with those of others of its shape."""
+
+    def beside(self, others: Sequence[Any]) -> Lanes[Any]:
+        """This world and others, each with an equal share of the episodes."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Play whole episodes, many at once: one compiled program for worlds in JAX, one loop for simulators outside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from comad.envs.base import Env, HostEnv, Scarce, SimulatorError
+from comad.envs.base import Env, HostEnv, Lanes, Scarce, SimulatorError, Sociable
 from comad.tokens import complete, draw_available, no_actions
 from comad.types import Actions, Continuous, PRNGKey, Spec, Step, Tokens
 
@@ -78,6 +78,22 @@ def rollout(
     return _rollout_in_jax(env, player, keys, record)
 
 
+def rollout_all(
+    envs: Sequence[Env[Any] | HostEnv[Any]], players: Sequence[Player], keys: Sequence[Key[Array, " episode"]]
+) -> list[Outcome]:
+    """Play several worlds, each with its player and as many episodes; all together where the worlds allow it.
+
+    Outside JAX a decision for a handful of episodes costs hardly less than one for hundreds. Players are of one kind; the
+    arrays that are the very same in all of them, such as the weights of one learned state, are not copied.
+    """
+    first, *others = envs
+    if not isinstance(first, Sociable) or any(env.spec.shape != first.spec.shape for env in others):
+        return [rollout(env, player, some)[0] for env, player, some in zip(envs, players, keys, strict=True)]
+    outcome, _ = _try_again(first.beside(others), players, jnp.concatenate(keys), None)
+    parts = [jnp.split(leaf, len(envs)) for leaf in (outcome.total, outcome.length, outcome.success)]
+    return [Outcome(*part) for part in zip(*parts, strict=True)]
+
+
 class _Moment(NamedTuple):
     """Everything that changes while episodes are played."""
 
@@ -97,7 +113,7 @@ def _rollout_in_jax(env: Env[Any], player: Player, keys: Key[Array, " episode"],
     moment = _first_moment(env.spec, player, num_episodes, *jax.vmap(env.reset)(_named(keys, 0)))
 
     def decide(moment: _Moment) -> tuple[Actions, Any]:
-        return _decide(env.spec, player, moment, _named(keys, 2 * moment.time + 1))
+        return _decide(env.spec, jax.vmap(player.act), moment, _named(keys, 2 * moment.time + 1))
 
     def advance(carry: tuple[_Moment, Any]) -> tuple[_Moment, Any]:
         moment, kept = carry
@@ -121,22 +137,26 @@ def _rollout_on_host(env: HostEnv[Any], player: Player, keys: Key[Array, " episo
     at_once = env.at_once if isinstance(env, Scarce) else len(keys)
     turns = []
     for first in range(0, len(keys), at_once):
-        turn = keys[first : first + at_once]
-        try:
-            turns.append(_play_on_host(env, player, turn, record))
-        except SimulatorError:
-            # Once is an accident of the simulator, from which hours of recording should not suffer.
-            turns.append(_play_on_host(env, player, turn, record))
+        turns.append(_try_again(env, [player], keys[first : first + at_once], record))
     outcomes, kept = zip(*turns, strict=True)
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *outcomes), jax.tree.map(lambda *leaves: np.concatenate(leaves), *kept)
 
 
-def _play_on_host(env: HostEnv[Any], player: Player, keys: Key[Array, " episode"], record: Record | None) -> tuple[Outcome, Any]:
+def _try_again(env: Lanes[Any], players: Sequence[Player], keys: Key[Array, " episode"], record: Record | None) -> tuple[Outcome, Any]:
+    try:
+        return _play_on_host(env, players, keys, record)
+    except SimulatorError:
+        # Once is an accident of the simulator, from which hours of recording should not suffer.
+        return _play_on_host(env, players, keys, record)
+
+
+def _play_on_host(env: Lanes[Any], players: Sequence[Player], keys: Key[Array, " episode"], record: Record | None) -> tuple[Outcome, Any]:
+    """Each player has an equal share of the episodes."""
     seeds = np.asarray(jax.vmap(jax.random.bits)(_named(keys, 0)))
-    moment = _first_moment(env.spec, player, len(seeds), *env.reset_many(seeds))
+    moment = _first_moment(env.spec, players[0], len(seeds), *env.reset_many(seeds))
     # A learned state has hundreds of arrays in nested records, which are taken apart once and not at every step.
-    arrays, structure = jax.tree.flatten(player)
-    decide = _decider(env.spec.shape, structure)
+    arrays, axes = _cast(players, len(seeds) // len(players))
+    decide = _decider(env.spec.shape, jax.tree.structure(players[0]), axes)
     kept = []
     while not moment.finished:
         actions, memory = decide(arrays, moment._replace(world=None), keys)
@@ -159,18 +179,34 @@ def _first_moment(spec: Spec, player: Player, num_episodes: int, world: Any, ste
     return _Moment(world, step, last_actions, memory, outcome, jnp.int32(0), jnp.array(False))
 
 
-def _decide(spec: Spec, player: Player, moment: _Moment, keys: Key[Array, " episode"]) -> tuple[Actions, Any]:
-    tokens = complete(moment.step.tokens, moment.last_actions, spec)
-    return jax.vmap(player.act)(moment.memory, tokens, moment.step.available, keys)
+def _decide(spec: Spec, act: Callable[..., tuple[Actions, Any]], moment: _Moment, keys: Key[Array, " episode"]) -> tuple[Actions, Any]:
+    """What is done in every episode, by a player's verb over all of them."""
+    return act(moment.memory, complete(moment.step.tokens, moment.last_actions, spec), moment.step.available, keys)
+
+
+def _cast(players: Sequence[Player], episodes: int) -> tuple[list[Array], tuple[int | None, ...]]:
+    """The arrays of players of one kind: those that all share as they are, the others by episode; and where episodes are in each."""
+    arrays, axes = [], []
+    for parts in zip(*map(jax.tree.leaves, players), strict=True):
+        shared = all(part is parts[0] for part in parts)
+        arrays.append(parts[0] if shared else jnp.repeat(jnp.stack(parts), episodes, axis=0))
+        axes.append(None if shared else 0)
+    return arrays, tuple(axes)
 
 
 @lru_cache(maxsize=32)
-def _decider(spec: Spec, structure: PyTreeDef) -> Callable[[list[Array], _Moment, Key[Array, " episode"]], tuple[Actions, Any]]:
+def _decider(
+    spec: Spec, structure: PyTreeDef, axes: tuple[int | None, ...]
+) -> Callable[[list[Array], _Moment, Key[Array, " episode"]], tuple[Actions, Any]]:
     """The compiled decision of a kind of player that is given as its arrays."""
+
+    def act(arrays: list[Array], *seen: Any) -> tuple[Actions, Any]:
+        player: Player = jax.tree.unflatten(structure, arrays)
+        return player.act(*seen)
 
     @jax.jit
     def decide(arrays: list[Array], moment: _Moment, keys: Key[Array, " episode"]) -> tuple[Actions, Any]:
-        return _decide(spec, jax.tree.unflatten(structure, arrays), moment, _named(keys, 2 * moment.time + 1))
+        return _decide(spec, partial(jax.vmap(act, in_axes=(list(axes), 0, 0, 0, 0)), arrays), moment, _named(keys, 2 * moment.time + 1))
 
     return decide
 

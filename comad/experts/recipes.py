@@ -29,6 +29,9 @@ class Recipe:
 
 _FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=1_000)
 
+# Stalkers that step back while zealots hold the line: found within some hundred thousand steps.
+_MIXED_ARMS = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=10_000, episodes=128, chosen_by=512)
+
 # An episode is a thousand steps of a simulator that takes 4,000 a second. The paper's medium teams are at 49 to 89 % of its experts, in the
 # middle at 71 %.
 ANT = Recipe(Sac(), every=40_000, episodes=10, chosen_by=40, medium=(0.6, 0.75))
@@ -49,6 +52,14 @@ RECIPES = {
     "lbf-topright": _FORAGING,
     # Evaluations of battles take their time.
     "3m": Recipe(Qmix(steps=1_000_000), every=20_000),
+    "1s1z": _MIXED_ARMS,
+    "2s3z": _MIXED_ARMS,
+    "2s4z": _MIXED_ARMS,
+    "3s5z": _MIXED_ARMS,
+    "4s4z": _MIXED_ARMS,
+    "2s1z_vs_3z": _MIXED_ARMS,
+    "2s2z_vs_4z": _MIXED_ARMS,
+    "4s4z_vs_8z": _MIXED_ARMS,
     # Alone it stays with a gait that returns 2,900. Without Back the Ant runs faster, and turned round it lacks Front: that team falls or
     # runs 4,000 far, and what it does well is learned from.
     "ant-dynamics-front": replace(ANT, trainer=Sac(warm_up=100_000), start="ant-dynamics-back"),

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 
 from comad import theory
 from comad.metrics import performance_over_time
-from comad.reports.results import Mode, Result, place_of, published, summaries
+from comad.reports.results import Result, place_of, published, summaries
 from comad.reports.variations import families
+from comad.runs.record import Mode
 
 COLORS = (
     *("#0b5fa5", "#d1495b", "#2e8b57", "#e08e0b", "#7b4fa3", "#3aa6b9"),

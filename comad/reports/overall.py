@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from comad.metrics import Statistic, bootstrap, interquartile_mean, probability_of_improvement
-from comad.reports.results import Mode, Place, Result, per_seed, place_of
+from comad.reports.results import Place, Result, per_seed, place_of
+from comad.runs.record import Mode
 
 
 @dataclass(frozen=True)

@@ -16,24 +16,12 @@ from comad import theory
 from comad.errors import MALFORMED, UserError
 from comad.metrics import performance_over_time
 from comad.reports.overall import Overall, overall
-from comad.reports.results import (
-    METRICS,
-    MODES,
-    UNDEFINED,
-    Flaw,
-    Mode,
-    Result,
-    identity_of,
-    published,
-    published_growth,
-    summaries,
-    unequal,
-)
+from comad.reports.results import METRICS, UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal
 from comad.reports.tables import main_table
 from comad.reports.variations import families, orders, orphans
 from comad.runs.folder import journal_path, read_settings
 from comad.runs.journal import read_journal
-from comad.runs.record import read_portrait
+from comad.runs.record import MODES, Mode, read_portrait
 from comad.runs.standing import Standing
 
 Command = Callable[[Mapping[str, Any], str], str]

@@ -14,15 +14,13 @@ import numpy as np
 from comad.errors import MALFORMED, UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
 from comad.runs.folder import differences, is_number
-from comad.runs.record import RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
+from comad.runs.record import MODES, Mode, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
 Metric = Literal["P", "FwT", "BwT"]
 METRICS: tuple[Metric, ...] = ("P", "FwT", "BwT")
-Mode = Literal["sampled", "greedy"]
 Place = tuple[str, str]
 """Stream and quality of the data."""
-MODES: tuple[Mode, ...] = ("sampled", "greedy")
 SCRATCH = "fs"
 """The method whose curves are the reference of forward transfer."""
 UNDEFINED: dict[str, tuple[Metric, ...]] = {"mt": ("FwT", "BwT"), SCRATCH: ("FwT",)}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from comad.metrics import Summary, backward_transfer
 from comad.reports.overall import Overall
-from comad.reports.results import METRICS, UNDEFINED, Metric, Mode, Result, per_seed, published, summaries
+from comad.reports.results import METRICS, UNDEFINED, Metric, Result, per_seed, published, summaries
+from comad.runs.record import Mode
 
 
 @dataclass(frozen=True)

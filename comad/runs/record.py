@@ -13,6 +13,9 @@ from comad.runs.folder import PORTRAIT, SETTINGS, is_number, journal_path, read_
 from comad.runs.journal import Record, read_journal
 
 PORTRAIT_VERSION = 1
+Mode = Literal["sampled", "greedy"]
+MODES: tuple[Mode, ...] = ("sampled", "greedy")
+"""How a team is played: drawing skills and actions, or taking the likeliest."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class RunRecord:
         """Means of every loss over a few updates. Read when asked for: they are by far the largest part, and few need them."""
         return read_journal(journal_path(self.path, "logs"))
 
-    def score_array(self, mode: Literal["sampled", "greedy"] = "sampled") -> np.ndarray:
+    def score_array(self, mode: Mode = "sampled") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
         tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
         found = {}

@@ -4,11 +4,15 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ants import ant_named, draw, play, playable, seeds
+from jaxtyping import Array, Bool, Float
 from recorded import record
 
 from comad.datasets.batches import gather, upload
@@ -17,11 +21,12 @@ from comad.envs.ant import AntWorld
 from comad.envs.ant_physics import PLACES, SPEEDS, simulator
 from comad.envs.episodes import watch
 from comad.envs.pictures import paint
-from comad.envs.rollout import RandomPlayer, _decider, episode_keys, rollout
+from comad.envs.rollout import RandomPlayer, _cast, _decider, episode_keys, rollout, rollout_all
 from comad.evaluation import score
-from comad.types import Step
+from comad.types import Actions, PRNGKey, Step, Tokens
 
 pytestmark = playable
+APART = ("ant-reward-0-30t", "ant-reward-135-30t", "ant-dynamics-diagonal-30t")
 OFF = ((1, 1), (1, -1), (1, 1), (1, -1))
 """Signs of hip and ankle of every leg after a quarter turn, by which legs 1, 2, 3, 4 become 2, 3, 4, 1."""
 
@@ -207,3 +212,41 @@ def test_worlds_of_one_shape_share_the_compiled_decision() -> None:
     for name in ("ant-reward-0-2t", "ant-reward-45-2t", "ant-dynamics-back-2t"):
         rollout(ant_named(name), player, keys)
     assert _decider.cache_info().currsize == before + 1
+
+
+class Pusher(eqx.Module):
+    """Pushes in a rhythm of its own, as hard as it is told, and rests where an agent may not act."""
+
+    strength: Float[Array, ""]
+    rhythm: Float[Array, " moment"]
+
+    def start(self, spec: Any) -> Any:
+        return jnp.int32(0)
+
+    def act(self, memory: Any, tokens: Tokens, available: Bool[Array, "agent action"], key: PRNGKey) -> tuple[Actions, Any]:
+        return jnp.full((4, 2), self.strength * self.rhythm[memory]), memory + 1
+
+
+def test_worlds_played_together_go_as_each_does_alone() -> None:
+    rhythm = jnp.sin(jnp.arange(31.0))
+    worlds = [ant_named(name) for name in APART]
+    players = [Pusher(jnp.float32(strength), rhythm) for strength in (0.2, 0.5, 1.0)]
+    keys = [episode_keys(jax.random.key(task), 0, 3) for task in range(3)]
+    together = rollout_all(worlds, players, keys)
+    for env, player, some, outcome in zip(worlds, players, keys, together, strict=True):
+        alone, _ = rollout(env, player, some)
+        assert outcome.total.tolist() == alone.total.tolist() and outcome.length.tolist() == alone.length.tolist()
+    assert len({total for outcome in together for total in outcome.total.tolist()}) == 9
+
+
+def test_worlds_that_are_not_alike_are_played_one_by_one() -> None:
+    worlds = [ant_named("ant-reward-0-5t"), ant_named("ant-reward-0-7t")]
+    keys = [episode_keys(jax.random.key(0), 0, 2)] * 2
+    outcomes = rollout_all(worlds, [Pusher(jnp.float32(0.1), jnp.ones(8))] * 2, keys)
+    assert [outcome.length.tolist() for outcome in outcomes] == [[5, 5], [7, 7]]
+
+
+def test_weights_that_all_players_share_are_not_copied() -> None:
+    rhythm = jnp.ones(8)
+    arrays, axes = _cast([Pusher(jnp.float32(number), rhythm) for number in range(2)], 3)
+    assert axes == (0, None) and arrays[0].tolist() == [0, 0, 0, 1, 1, 1] and arrays[1] is rhythm
