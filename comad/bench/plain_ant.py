@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from comad.envs.ant import Ant, AntWorld
+from comad.envs.ant import Ant, AntWorld, begin
 from comad.types import Step
 
 STEPS_PER_SPAN = 512
@@ -43,17 +43,17 @@ def our_spans(env: Ant, num_envs: int) -> Spans:
         for _ in range(max(1, STEPS_PER_SPAN // num_envs)):
             actions = random.uniform(-1.0, 1.0, (num_envs, env.spec.num_agents, 2)).astype(np.float32)
             world, step = env.step_many(world, actions, everyone)
-            world = restart(env, world, step, seeds)
+            world = restart(world, step, seeds)
         jax.block_until_ready(step)
         yield max(1, STEPS_PER_SPAN // num_envs) * num_envs, time.perf_counter() - start
 
 
-def restart(env: Ant, world: AntWorld, step: Step, seeds: Iterator[int]) -> AntWorld:
-    """A fresh start wherever an episode has ended."""
+def restart(world: AntWorld, step: Step, seeds: Iterator[int]) -> AntWorld:
+    """A fresh start wherever an episode has ended. It is not shown: that would be compiled anew for every number of them."""
     ended = np.flatnonzero(np.asarray(step.ended))
     if not len(ended):
         return world
-    fresh, _ = env.reset_many(np.fromiter(seeds, np.uint32, len(ended)))
+    fresh, _ = begin(np.fromiter(seeds, np.uint32, len(ended)))
 
     def put(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         changed = old.copy()

@@ -116,8 +116,8 @@ class Ant:
 
     def reset_many(self, seeds: np.ndarray) -> tuple[AntWorld, Step]:
         """One Ant per seed, where gymnasium's Ant-v5 would put it."""
-        motion, nothing = simulator().begin(seeds), np.zeros(len(seeds))
-        world = AntWorld(motion.bodies, motion.spots, np.zeros(len(seeds), np.int32))
+        world, motion = begin(seeds)
+        nothing = np.zeros(len(seeds))
         return world, self.show(world, motion, nothing, nothing > 0)
 
     def step_many(self, world: AntWorld, actions: np.ndarray, active: np.ndarray) -> tuple[AntWorld, Step]:
@@ -183,6 +183,12 @@ class Ants:
     def demands(self) -> tuple[np.ndarray, np.ndarray]:
         """Where to run, and which legs move, by world."""
         return np.stack([env.ahead for env in self.worlds]), np.stack([env.working for env in self.worlds])
+
+
+def begin(seeds: np.ndarray) -> tuple[AntWorld, Motion]:
+    """Fresh Ants; whatever is asked of them, they begin alike."""
+    motion = simulator().begin(seeds)
+    return AntWorld(motion.bodies, motion.spots, np.zeros(len(seeds), np.int32)), motion
 
 
 def advance(

@@ -93,9 +93,9 @@ def test_speed_is_measured_beside_it_and_falls_are_followed_by_fresh_starts() ->
     assert (ours.implementation, ours.num_envs) == ("comad", 200) and ours.ratio == ours.steps_per_second / theirs.steps_per_second
     env = ant_named("ant-reward-0-3t")
     world, shown = play(env, 2, 3)
-    fresh = restart(env, world, shown[-1], iter([5, 6]))
+    fresh = restart(world, shown[-1], iter([5, 6]))
     np.testing.assert_array_equal(fresh.bodies, env.reset_many(np.array([5, 6], np.uint32))[0].bodies)
-    assert fresh.time.tolist() == [0, 0] and restart(env, fresh, shown[0], iter([])) is fresh
+    assert fresh.time.tolist() == [0, 0] and restart(fresh, shown[0], iter([])) is fresh
 
 
 def test_without_it_the_speed_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
