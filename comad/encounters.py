@@ -79,7 +79,7 @@ def meet(path: Path, data: Path, samples: int) -> Iterator[Encounter]:
         state = checkpoint.load(end.path, trained.state)
         following = jnp.int32(min(lesson.number + 1, len(lessons) - 1))
         for env, known in met.items():
-            said = [_meet(trained.method, state, following, known.sample(draw)) for draw in range(samples)]
+            said = [_meet(trained.method, state, following, sample) for sample in known.samples(samples)]
             given = np.bincount([int(head) for head, _ in said], minlength=grown.used + 1)
             scores = np.mean([np.asarray(scores) for _, scores in said], axis=0)[: grown.used]
             reused = tuple(given[: grown.used].tolist())

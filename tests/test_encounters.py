@@ -69,7 +69,7 @@ def test_known_tasks_should_get_their_own_head_and_new_ones_open_one(folders: tu
     data, other = folders
     found = list(meet(data / "run", other, 5))
     lessons = prepare(STREAM, "random", BUDGET.batch, other)
-    odd = [[int(lesson.sample(draw).actions[0].sum()) % 2 for draw in range(5)] for lesson in lessons]
+    odd = [[int(sample.actions[0].sum()) % 2 for sample in lesson.samples(5)] for lesson in lessons]
     missed = sum(odd[0])
     assert 0 < missed < 5, "the test shows nothing if all samples are alike"
     first, second = (task.name for task in STREAM.tasks)

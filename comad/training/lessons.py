@@ -1,5 +1,6 @@
 """What a task brings to training: its world, its recorded data, how that is packed into batches, and a sample to recognize it by."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -60,10 +61,16 @@ class Lesson:
         chosen = np.sort(random.permutation(len(self.packing.starts))[:episodes])
         return replace(self, packing=self.packing.only(chosen))
 
-    def sample(self, draw: int = 0) -> Batch:
-        """Some of the data; the first draw is what training goes by."""
-        parts = [self.packing.index(SAMPLE_SEED, self.number, batch + draw * SAMPLE_BATCHES) for batch in range(SAMPLE_BATCHES)]
-        return _gather(self.shape, self.upload(), jax.tree.map(lambda *rows: np.concatenate(rows), *parts))
+    def sample(self) -> Batch:
+        """Some of the data, by which training goes."""
+        return next(self.samples(1))
+
+    def samples(self, count: int) -> Iterator[Batch]:
+        """Several draws as large; the first is what training goes by."""
+        resident = self.upload()
+        for first in range(0, count * SAMPLE_BATCHES, SAMPLE_BATCHES):
+            parts = [self.packing.index(SAMPLE_SEED, self.number, first + batch) for batch in range(SAMPLE_BATCHES)]
+            yield _gather(self.shape, resident, jax.tree.map(lambda *rows: np.concatenate(rows), *parts))
 
 
 _gather = jax.jit(gather, static_argnums=0)
