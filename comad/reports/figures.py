@@ -100,7 +100,8 @@ def curves(here: Sequence[Result], colors: dict[str, str], mode: Mode) -> Figure
         # One task is one unit, whatever the number of evaluations in it.
         at = np.linspace(0, len(tasks), values.shape[1])
         mean, std = values.mean(0), values.std(0)
-        axes.plot(at, mean, color=colors[result.label], linewidth=1.4, label=result.label)
+        look: dict[str, Any] = {"linewidth": 1.4} if result.label == result.method else {"linewidth": 0.8, "linestyle": (0, (4, 2))}
+        axes.plot(at, mean, color=colors[result.label], label=result.label, **look)
         axes.fill_between(at, np.clip(mean - std, 0, 100), np.clip(mean + std, 0, 100), color=colors[result.label], alpha=0.15, linewidth=0)
     for border in range(1, len(tasks)):
         axes.axvline(border, color="0.8", linestyle="--", linewidth=0.8, zorder=0)

@@ -28,8 +28,8 @@ class Row:
     """Metrics that say nothing of this method."""
     backward_over_all: float | None
     """BwT with the last task's zero counted, as the paper's text has it; its tables need the other."""
-    rank: int
-    """By P among the methods of its stream, quality and budget: 1 is the best."""
+    rank: int | None
+    """By P among the methods of its stream, quality and budget: 1 is the best. None for one alone, and for variants: they are no rivals."""
 
     def difference(self, metric: Metric) -> float | None:
         """Ours minus theirs, where both are known."""
@@ -44,15 +44,19 @@ def main_table(results: Sequence[Result], mode: Mode = "sampled") -> list[Row]:
         return result.stream, result.quality, result.updates
 
     found.sort(key=lambda pair: (group(pair[0]), -pair[1]["P"].mean, pair[0].label))
+    rivals: dict[tuple[str, str, int], list[float]] = {}
+    for result, ours in found:
+        if result.label == result.method:
+            rivals.setdefault(group(result), []).append(ours["P"].mean)
     rows: list[Row] = []
     for result, ours in found:
-        before = [row for row in rows if (row.stream, row.quality, row.updates) == group(result)]
-        # Equal numbers share a rank.
-        tied = next((row.rank for row in before if row.ours["P"].mean == ours["P"].mean), len(before) + 1)
+        reached = rivals.get(group(result), [])
+        # The first place of equal numbers, so that they share a rank.
+        rank = reached.index(ours["P"].mean) + 1 if result.label == result.method and len(reached) > 1 else None
         theirs = {name: published()[key] for name in METRICS if (key := (result.stream, result.quality, result.label, name)) in published()}
         undefined = UNDEFINED.get(result.method, ())
         over_all = None if "BwT" not in ours else float(100 * backward_transfer(result.scores(mode), "all").mean())
-        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, tied))
+        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, rank))
     return rows
 
 
@@ -68,7 +72,7 @@ def markdown(rows: Sequence[Row], mode: Mode = "sampled") -> str:
     ]
     for row in rows:
         reached = row.ours["P"]
-        mark = {1: "**", 2: "*"}.get(row.rank, "")
+        mark = {1: "**", 2: "*"}.get(row.rank or 0, "")
         cells = (
             row.stream,
             row.quality,
@@ -119,7 +123,7 @@ def comma_separated(rows: Sequence[Row], mode: Mode = "sampled") -> str:
             spread = [ours.std, ours.low, ours.high] if ours and row.seeds > 1 else [None] * 3
             numbers += [ours.mean if ours else None, *spread, *theirs, row.difference(metric)]
         shown = (_cell(number) for number in (*numbers, row.backward_over_all))
-        lines.append([row.stream, row.quality, str(row.updates), row.label, mode, str(row.seeds), str(row.rank), *shown])
+        lines.append([row.stream, row.quality, str(row.updates), row.label, mode, str(row.seeds), str(row.rank or ""), *shown])
     return _written(lines)
 
 

@@ -48,6 +48,20 @@ def test_equal_methods_share_a_rank_and_missing_references_are_said_to_be_missin
     assert all("FwT" not in row.ours for row in rows) and markdown(rows).count("missing") == 3
 
 
+def test_variants_and_methods_alone_have_no_rank(tmp_path: Path) -> None:
+    place(tmp_path, "comad", 0, [0.5, 0.5])
+    place(tmp_path, "ft", 0, [0.0, 0.5])
+    place(tmp_path, "comad-other", 0, [1.0, 1.0])
+    place(tmp_path, "owl", 0, [1.0, 1.0], stream="cn")
+    rows = main_table(gather([tmp_path])[0])
+    assert {row.label: row.rank for row in rows} == {"comad": 1, "ft": 2, "comad-other": None, "owl": None}
+    assert markdown(rows).count("**") == 2 and {line["rank"] for line in csv.DictReader(io.StringIO(comma_separated(rows)))} == {
+        "1",
+        "2",
+        "",
+    }
+
+
 def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

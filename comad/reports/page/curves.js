@@ -14,14 +14,14 @@ function plot(title, series, tasks, points) {
     const room = (width - left - right) / tasks.length / 7;
     svg.append(make("svg:text", { x: x(place * points + (points - 1) / 2), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
   });
-  for (const { label, mean, std } of series) {
+  for (const { label, method, mean, std } of series) {
     // Whatever the number of evaluations, a run takes the whole width.
     const at = (index) => x((index * (steps - 1)) / (mean.length - 1)).toFixed(1), clip = (score) => Math.min(Math.max(score, 0), 1);
     const line = mean.map((score, index) => `${at(index)},${y(score).toFixed(1)}`);
     const upper = mean.map((score, index) => `${at(index)},${y(clip(score + std[index])).toFixed(1)}`);
     const lower = mean.map((score, index) => `${at(index)},${y(clip(score - std[index])).toFixed(1)}`).reverse();
     svg.append(make("svg:polygon", { points: [...upper, ...lower].join(" "), fill: colorOf(label), opacity: 0.13 }));
-    svg.append(make("svg:polyline", { points: line.join(" "), fill: "none", stroke: colorOf(label), "stroke-width": 2 }));
+    svg.append(make("svg:polyline", { points: line.join(" "), fill: "none", stroke: colorOf(label), ...(label === method ? { "stroke-width": 2 } : { "stroke-width": 1, "stroke-dasharray": "5 3" }) }));
   }
   const hover = make("div", { class: "hover", hidden: "" });
   const legend = make("p", { class: "legend" }, ...series.map(({ label }) => make("span", {}, swatch(colorOf(label)), label)));
@@ -50,9 +50,9 @@ function drawCurves() {
     const here = chosen().filter((result) => placeOf(result) === place);
     const series = here.flatMap((result) => {
       const curves = result.modes[state.mode].curves;
-      if (find("curve").value === "seen") return [{ label: result.label, ...curves.seen }];
+      if (find("curve").value === "seen") return [{ label: result.label, method: result.method, ...curves.seen }];
       const on = result.tasks.indexOf(find("curve").value);
-      return on < 0 ? [] : [{ label: result.label, ...curves.tasks[on] }];
+      return on < 0 ? [] : [{ label: result.label, method: result.method, ...curves.tasks[on] }];
     });
     return series.length ? plot(place, series, here[0].tasks, here[0].points) : "";
   });

@@ -7,8 +7,9 @@ function draw() {
 
 function tellCounts() {
   const runs = data.results.reduce((sum, result) => sum + result.seeds.length, 0);
+  const methods = distinct(data.results.map((result) => result.method)).length, variants = labels.filter((label) => data.results.every((result) => result.method !== label)).length;
   const streams = distinct(data.results.map((result) => result.stream)).length;
-  find("lead").textContent = `${runs} finished runs of ${labels.length} methods on ${streams} streams` + (data.going.length ? `, ${data.going.length} not finished` : "") + (data.flaws.length ? `, ${data.flaws.length} not counted` : "") + ".";
+  find("lead").textContent = `${runs} finished runs of ${methods} methods${variants ? ` and ${variants} variants of them` : ""} on ${streams} streams` + (data.going.length ? `, ${data.going.length} not finished` : "") + (data.flaws.length ? `, ${data.flaws.length} not counted` : "") + ".";
 }
 
 function begin() {
