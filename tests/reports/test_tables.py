@@ -184,7 +184,7 @@ def test_what_was_changed_is_told_where_the_folder_does_not_say_it(tmp_path: Pat
     published_mean = lines[0].split(",").index("P_published_mean")
     # The paper has a number for COMAD, and none for COMAD without skills.
     assert rows["comad"][published_mean] == "99.2600" and rows["comad --skill none"][published_mean] == ""
-    assert rows["comad"][4:9] == ["sampled", "1", "1", "100.0000", ""]
+    assert rows["comad"][4:9] == ["sampled", "1", "", "100.0000", ""]
 
 
 def test_results_under_other_conditions_are_compared_with_care_and_every_seed_is_told(
