@@ -3,6 +3,7 @@ function plot(title, series, tasks, points) {
   const width = Math.max(Math.min(find("curve-plots").clientWidth, 1150), 320), height = Math.round(Math.min(300, 140 + width / 5)), left = 40, right = 10, top = 24, bottom = 28;
   const steps = tasks.length * points;
   const x = (index) => left + (index / (steps - 1)) * (width - left - right);
+  const begins = (place) => x((place * (steps - 1)) / tasks.length);
   const y = (score) => height - bottom - score * (height - top - bottom);
   const svg = picture(width, height, title);
   for (const score of [0, 0.25, 0.5, 0.75, 1]) {
@@ -10,9 +11,9 @@ function plot(title, series, tasks, points) {
     svg.append(make("svg:text", { x: left - 6, y: y(score) + 4, "text-anchor": "end", class: "soft" }, String(100 * score)));
   }
   tasks.forEach((task, place) => {
-    if (place) svg.append(make("svg:line", { x1: x(place * points), x2: x(place * points), y1: top, y2: height - bottom, class: "axis", "stroke-dasharray": "4 3" }));
+    if (place) svg.append(make("svg:line", { x1: begins(place), x2: begins(place), y1: top, y2: height - bottom, class: "axis", "stroke-dasharray": "4 3" }));
     const room = (width - left - right) / tasks.length / 7;
-    svg.append(make("svg:text", { x: x(place * points + (points - 1) / 2), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
+    svg.append(make("svg:text", { x: begins(place + 0.5), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
   });
   for (const { label, method, mean, std } of series) {
     // Whatever the number of evaluations, a run takes the whole width.
