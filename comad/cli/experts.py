@@ -1,6 +1,7 @@
 """`comad experts`: train the players that record data, and show those that come with the package."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -52,16 +53,27 @@ class Train:
         recipe = self.recipe(env.spec)
         folder = self.folder / f"{env.spec.env}-seed{self.seed}"
         start = self.start(env, recipe)
+        begun = (env, recipe.trainer, self.seed, folder)
+
+        def tell(line: str) -> None:
+            show_lines([line])
+
         with progress() as bar:
-            bar_task = bar.add_task(f"training {task.name}", total=recipe.trainer.steps)
-            for now in training.train(
-                env, recipe.trainer, self.seed, folder, recipe.every, start, recipe.episodes, lambda line: show_lines([line])
-            ):
-                bar.update(
-                    bar_task, completed=now.steps, description=f"training {task.name}  return {now.total:.2f}  length {now.length:.1f}"
-                )
-            bar.update(bar_task, description=f"choosing among the teams of {task.name}")
-            chosen = training.choose_teams(env, recipe.trainer, folder, recipe.chosen_by, recipe.medium)
+
+            def follow(doing: str, steps: int, trained: Iterator[training.Progress]) -> dict[str, training.Chosen]:
+                bar_task = bar.add_task(f"{doing} {task.name}", total=steps)
+                for now in trained:
+                    now_doing = f"{doing} {task.name}  return {now.total:.2f}  length {now.length:.1f}"
+                    bar.update(bar_task, completed=now.steps, description=now_doing)
+                bar.update(bar_task, description=f"choosing among the teams of {task.name}")
+                return training.choose_teams(env, recipe.trainer, folder, recipe.chosen_by, recipe.medium)
+
+            trained = training.train(*begun, recipe.every, start, recipe.episodes, tell)
+            chosen = follow("training", recipe.trainer.steps, trained)
+            if training.leapt_over(env.spec, chosen, recipe.medium):
+                until = chosen["medium"][1].steps
+                trained = training.look_closer(*begun, max(1, recipe.every // 10), start, recipe.episodes, until, tell)
+                chosen = follow("looking closer at", until, trained)
         return [self.put(env, recipe, quality, found) for quality, found in chosen.items()]
 
     def recipe(self, spec: Spec) -> Recipe:

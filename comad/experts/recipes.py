@@ -29,7 +29,7 @@ class Recipe:
 
 _FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=1_000)
 
-# Stalkers that step back while zealots hold the line: found within some hundred thousand steps.
+# Won nearly always within some hundred thousand steps, unlike marines, who need a million even for three against three.
 _MIXED_ARMS = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=10_000, episodes=128, chosen_by=512)
 
 # An episode is a thousand steps of a simulator that takes 4,000 a second. The paper's medium teams are at 49 to 89 % of its experts, in the

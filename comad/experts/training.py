@@ -21,11 +21,13 @@ from comad.files import sha256
 from comad.runs.folder import journal_path
 from comad.runs.journal import read_journal
 from comad.runs.run import open_run
-from comad.types import settings
+from comad.types import Spec, settings
 
 EVALUATION_EPISODES = 256
 MEDIUM = (0.5, 0.65)
 """A medium team is half as good as the expert, by its return or by how often it succeeds (`Spec.metric`), and at most the second share."""
+CLOSER = "closer"
+"""Folder of the same training evaluated more often."""
 NOISE = 0.15
 """Shares beyond that by which a single evaluation may well be wrong."""
 
@@ -110,6 +112,24 @@ def train(
             yield progress
 
 
+def look_closer(
+    env: Env[Any] | HostEnv[Any],
+    trainer: Trainer[Any],
+    seed: int,
+    folder: Path,
+    every: int,
+    start: Any,
+    episodes: int,
+    until: int,
+    tell: Callable[[str], object] = lambda line: None,
+) -> Iterator[Progress]:
+    """The same training once more up to some step, evaluated more often: `choose_teams` finds the medium team that the curve leapt over."""
+    for progress in train(env, trainer, seed, folder / CLOSER, every, start, episodes, tell):
+        yield progress
+        if progress.steps >= until:
+            return
+
+
 def team_path(folder: Path, number: int) -> Path:
     """Where the team of an evaluation is kept."""
     return folder / "teams" / f"{number:05d}.safetensors"
@@ -125,32 +145,41 @@ def choose_teams(
     env: Env[Any] | HostEnv[Any], trainer: Trainer[Any], folder: Path, num_episodes: int = 2000, medium: tuple[float, float] = MEDIUM
 ) -> dict[str, Chosen]:
     """The expert, and the first team on the way whose merit is within the given shares of its, with outcomes on fresh episodes."""
-    curve = _read_curve(folder)
+    curve = [(team_path(folder, number), progress) for number, progress in enumerate(_read_curve(folder))]
     if not curve:
         raise UserError(f"{folder}: nothing has been evaluated here yet; train first")
+    closer = [(team_path(folder / CLOSER, number), progress) for number, progress in enumerate(_read_curve(folder / CLOSER))]
     like, (least, most) = trainer.blank(env.spec), medium
     key = jax.random.key(2**31 - 1)
 
-    def measured(index: int) -> Chosen:
-        path = team_path(folder, index)
+    def measured(found: tuple[Path, Progress]) -> Chosen:
+        path, progress = found
         team = checkpoint.load(path, like)
-        if sha256(path) != curve[index].team:
+        if sha256(path) != progress.team:
             raise UserError(f"{path}: its bytes are not those that were evaluated (SHA-256 differs); train again in another folder")
-        return team, curve[index], evaluate(env, trainer.player(team, env.spec), key, num_episodes)
-
-    def merit(found: Progress | Outcome) -> float:
-        return float(np.mean(found.success if env.spec.metric == "success" else found.total))
+        return team, progress, evaluate(env, trainer.player(team, env.spec), key, num_episodes)
 
     # Single evaluations are noisy: the best few are played again at length, and the best of that is the expert.
-    finalists = sorted(range(len(curve)), key=lambda index: (merit(curve[index]), -curve[index].length))[-5:]
-    expert = max((measured(index) for index in finalists), key=lambda found: (merit(found[2]), -float(found[2].length.mean())))
-    best = merit(expert[2])
+    finalists = sorted(curve, key=lambda found: (merit(env.spec, found[1]), -found[1].length))[-5:]
+    expert = max(map(measured, finalists), key=lambda found: (merit(env.spec, found[2]), -float(found[2].length.mean())))
+    best = merit(env.spec, expert[2])
     # A curve can leap over the medium range from one evaluation to the next; then the first team that falls back into it is taken.
     # Where no evaluation shows anybody half as good as the best was found to be, the worst of the best few has to do.
-    passing = [index for index, progress in enumerate(curve) if merit(progress) >= least * best] or finalists[:1]
-    likely = (measured(index) for index in passing if merit(curve[index]) <= (most + NOISE) * best)
-    halfway = next((found for found in likely if least * best <= merit(found[2]) <= most * best), None)
+    passing = [found for found in (*closer, *curve) if merit(env.spec, found[1]) >= least * best] or finalists[:1]
+    likely = (measured(found) for found in passing if merit(env.spec, found[1]) <= (most + NOISE) * best)
+    halfway = next((found for found in likely if least * best <= merit(env.spec, found[2]) <= most * best), None)
     return {"expert": expert, "medium": halfway or measured(passing[0])}
+
+
+def merit(spec: Spec, found: Progress | Outcome) -> float:
+    """What teams of a world are told apart by."""
+    return float(np.mean(found.success if spec.metric == "success" else found.total))
+
+
+def leapt_over(spec: Spec, chosen: dict[str, Chosen], medium: tuple[float, float] = MEDIUM) -> bool:
+    """Whether no team of the medium range was found."""
+    share = merit(spec, chosen["medium"][2]) / max(merit(spec, chosen["expert"][2]), 1e-6)
+    return not medium[0] <= share <= medium[1]
 
 
 def _read_curve(folder: Path) -> list[Progress]:

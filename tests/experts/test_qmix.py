@@ -89,6 +89,15 @@ def test_a_training_goes_on_in_the_same_bits_and_refuses_another_ones_folder(tmp
     with pytest.raises(UserError, match="seed is 3 there and 4 here"):
         next(training.train(ENV, TINY, seed=4, folder=tmp_path / "whole", every=16))
 
+    # Evaluated twice as often, the same training is on the same path, and ends where it is told to.
+    seldom = training.train(ENV, TINY, seed=3, folder=tmp_path / "seldom", every=32)
+    assert next(seldom).steps == 32
+    seldom.close()  # type: ignore[attr-defined]
+    closer = list(training.look_closer(ENV, TINY, 3, tmp_path / "seldom", 16, None, 256, until=32))
+    assert [progress.steps for progress in closer] == [16, 32]
+    paths = training.team_path(tmp_path / "seldom", 0), training.team_path(tmp_path / "seldom" / training.CLOSER, 1)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
     chosen = training.choose_teams(ENV, TINY, tmp_path / "whole", num_episodes=64)
     expert, medium = (float(chosen[quality][2].total.mean()) for quality in ("expert", "medium"))
     assert 0 < 0.5 * expert <= medium <= expert
@@ -131,6 +140,32 @@ def test_a_curve_that_shows_nobody_half_as_good_as_the_best_still_gives_two_team
     monkeypatch.setattr(checkpoint, "load", lambda path, like: like)
     chosen = training.choose_teams(ENV, TINY, tmp_path, num_episodes=4)
     assert chosen["expert"][1] in curve and chosen["medium"][1] in curve
+
+
+def test_a_medium_team_that_the_curve_leapt_over_is_found_by_looking_closer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*totals: float) -> list[training.Progress]:
+        return [training.Progress(place, 0.0, total, total, 6.0, 1.0, "") for place, total in enumerate(totals)]
+
+    curves = {tmp_path: reached(0.1, 0.9, 1.0)}
+    totals = {
+        training.team_path(folder, place): total
+        for folder in (tmp_path, tmp_path / training.CLOSER)
+        for place, total in enumerate((0.1, 0.9, 1.0))
+    }
+    totals[training.team_path(tmp_path / training.CLOSER, 1)] = 0.6
+    monkeypatch.setattr(training, "_read_curve", lambda folder: curves.get(folder, []))
+    monkeypatch.setattr(training, "sha256", lambda path: "")
+    monkeypatch.setattr(checkpoint, "load", lambda path, like: path)
+    monkeypatch.setattr(Qmix, "player", lambda trainer, team, spec: team)
+    monkeypatch.setattr(
+        training, "evaluate", lambda env, team, *_: Outcome(jnp.full(2, totals[team]), jnp.full(2, 6), jnp.array([True, False]))
+    )
+    chosen = training.choose_teams(ENV, TINY, tmp_path)
+    assert chosen["medium"][1].total == 0.9 and training.leapt_over(ENV.spec, chosen)
+    curves[tmp_path / training.CLOSER] = reached(0.1, 0.6, 0.9)
+    chosen = training.choose_teams(ENV, TINY, tmp_path)
+    assert chosen["medium"][1].total == 0.6 and not training.leapt_over(ENV.spec, chosen)
+    assert chosen["expert"][1].total == 1.0
 
 
 def test_weights_are_refused_in_another_world_or_when_damaged(tmp_path: Path) -> None:
