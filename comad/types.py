@@ -42,6 +42,11 @@ class Feature:
         return not {"torque", "force"}.isdisjoint(self.name.split())
 
     @property
+    def is_mark(self) -> bool:
+        """A yes or no, or a way, and no quantity, going by its first word: what a unit is or does."""
+        return self.name.split()[0] in {"is", "moves", "attacks"}
+
+    @property
     def scale(self) -> np.float32:
         """What a quantity in the world's own units is multiplied by.
 

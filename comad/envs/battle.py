@@ -40,7 +40,7 @@ LARGEST_RETURN = 20.0
 MOVES = ("north", "east", "south", "west")
 FARTHEST = float(SIGHT.max())
 """What distances are measured in: the same for everybody, however far they see themselves."""
-KIND_FEATURES = tuple(Feature(kind.name) for kind in KINDS)
+KIND_FEATURES = tuple(Feature(f"is {kind.name}") for kind in KINDS)
 PLACE = (Feature("x", SIZE), Feature("y", SIZE))
 DOINGS = (Feature("moves east"), Feature("moves north"), Feature("attacks"))
 OWN = (Feature("health"), *PLACE, Feature("cooldown"), *KIND_FEATURES)

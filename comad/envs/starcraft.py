@@ -136,7 +136,7 @@ def place_fighters(units: np.ndarray, features: tuple[Feature, ...], sole_kind: 
     found = []
     for unit in units[units[:, names.index("health")] > 0]:
         told = dict(zip(names, unit.tolist(), strict=True))
-        letter, radius = LOOKS[next((kind for kind in LOOKS if told.get(kind)), sole_kind)]
+        letter, radius = LOOKS[next((kind for kind in LOOKS if told.get(f"is {kind}")), sole_kind)]
         row, column = SIZE * (0.5 - told["y"]) - 0.5, SIZE * (0.5 + told["x"]) - 0.5
         found.append(Fighter(row, column, is_ours, letter, radius, told["health"]))
     return found

@@ -90,7 +90,7 @@ class StarcraftMap:
     def kind_features(self, team: Team, *, enemies: bool = False) -> Kinds:
         """Shield and type of a unit; types are told only where the agents' own team is mixed, as SMAC's registry has it."""
         shield = ("shield",) if team[0][0] in WITH_SHIELD else ()
-        types = ("stalker", "zealot") if len(self.agent_units) > 1 else ()
+        types = ("is stalker", "is zealot") if len(self.agent_units) > 1 else ()
         # SMAC numbers agents by its own unit types and enemies by the game's, which have the zealot first.
         return _features(*shield, *(reversed(types) if enemies else types))
 
@@ -126,7 +126,7 @@ class RaceMap:
     @cached_property
     def spec(self) -> Spec:
         """As of SMAC's maps, with the agent's own place; both sides have the same features. A medivac's targets are its allies."""
-        kinds = _features(*(["shield"] if self.race == "protoss" else []), *RACES[self.race])
+        kinds = _features(*(["shield"] if self.race == "protoss" else []), *(f"is {kind}" for kind in RACES[self.race]))
         return _spec(self, (kinds, kinds), own_place=_features("x", "y"), sight=1.0)
 
 

@@ -12,7 +12,7 @@ from comad.types import Discrete, Spec
 
 Fields = dict[str, np.ndarray]
 """Arrays by the names of the fields of `Tokens` or `StateTokens`."""
-HEALER = "medivac"
+HEALER = "is medivac"
 
 
 def widths(spec: Spec) -> tuple[int, int]:

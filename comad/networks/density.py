@@ -16,8 +16,8 @@ from comad.types import PRNGKey, Spec, StateTokens
 class DensityTrunk(eqx.Module):
     """The part of the estimator that all heads share.
 
-    It is blind to contacts. They are exactly zero most of the time and never with noise, so that one look at them would tell recorded
-    situations apart, whatever the task, and nothing would have to be learned of where they lie.
+    It is blind to contacts and marks. Contacts are exactly zero most of the time, marks zero or one, and neither ever is with noise:
+    one look at them would tell recorded situations apart, whatever the task, and nothing would have to be learned of where they lie.
     """
 
     encoder: StateEncoder
@@ -28,7 +28,8 @@ class DensityTrunk(eqx.Module):
     @classmethod
     def create(cls, draws: Draws, spec: Spec) -> "DensityTrunk":
         """Fresh weights."""
-        agents, targets = (tuple(float(not feature.is_touch) for feature in part) for part in (spec.state_agent, spec.state_target))
+        parts = spec.state_agent, spec.state_target
+        agents, targets = (tuple(float(not (feature.is_touch or feature.is_mark)) for feature in part) for part in parts)
         sight = None if all(agents + targets) else (agents, targets)
         return cls(StateEncoder.create(draws, spec), Mlp.create(draws, (WIDTH, WIDTH, WIDTH)), sight)
 

@@ -186,7 +186,7 @@ def test_types_and_shields_reach_tokens_and_pictures() -> None:
     env = Starcraft(find_map("2s3z"))
     world, step = env.reset_many(np.array([WINS], np.uint32))
     names = [feature.name for feature in env.spec.target]
-    stalker, zealot, shield = (names.index(name) for name in ("stalker", "zealot", "shield"))
+    stalker, zealot, shield = (names.index(name) for name in ("is stalker", "is zealot", "shield"))
     seen = np.asarray(step.tokens.targets)[0, 2]
     assert seen[1, [stalker, zealot, shield]].tolist() == [1, 0, 0.25] and seen[2, [stalker, zealot]].tolist() == [0, 1]
     labels = [mark.label for mark in env.scene(jax.tree.map(lambda leaf: leaf[0], world)).marks if mark.shape == "disc"]

@@ -29,9 +29,9 @@ def test_marines_have_health_only() -> None:
 def test_enemies_have_their_types_in_the_other_order() -> None:
     spec = starcraft_map("starcraft-2s3z", 120).spec
     for ours in (spec.own, spec.ally, spec.state_agent):
-        assert names(ours[-3:]) == ["shield", "stalker", "zealot"]
+        assert names(ours[-3:]) == ["shield", "is stalker", "is zealot"]
     for theirs in (spec.target, spec.state_target):
-        assert names(theirs[-3:]) == ["shield", "zealot", "stalker"]
+        assert names(theirs[-3:]) == ["shield", "is zealot", "is stalker"]
 
 
 SIZES = {
@@ -74,8 +74,8 @@ def test_widths_of_tokens_are_those_of_the_reference() -> None:
 
 def test_races_tell_their_own_place_and_all_three_types() -> None:
     spec = find_map("starcraft-protoss_5v5").spec
-    assert names(spec.own[4:]) == ["health", "shield", "x", "y", "stalker", "zealot", "colossus"]
-    assert names(spec.target) == ["in range", "distance", "east", "north", "health", "shield", "stalker", "zealot", "colossus"]
+    assert names(spec.own[4:]) == ["health", "shield", "x", "y", "is stalker", "is zealot", "is colossus"]
+    assert names(spec.target) == ["in range", "distance", "east", "north", "health", "shield", "is stalker", "is zealot", "is colossus"]
     assert spec.target[1].unit == 1.0 and find_map("3m").spec.target[1].unit == 9.0
     assert has_healers(find_map("terran_5v5").spec) and not has_healers(spec)
 

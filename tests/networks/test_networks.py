@@ -252,8 +252,9 @@ def test_recorded_and_noisy_are_told_apart_in_one_pass() -> None:
         assert np.allclose(odds, head(trunk(shown))[..., 0], atol=1e-5)
 
 
-def test_familiarity_is_blind_to_contacts() -> None:
-    touching = dataclasses.replace(CN, state_agent=(Feature("angle"), Feature("thigh force x")))
+@pytest.mark.parametrize("exact", ["thigh force x", "is stalker", "moves east", "attacks"])
+def test_familiarity_is_blind_to_contacts_and_marks(exact: str) -> None:
+    touching = dataclasses.replace(CN, state_agent=(Feature("angle"), Feature(exact)))
     state = random_state(touching, 2)
     felt = dataclasses.replace(state, agents=state.agents.at[..., 1].add(1.0))
     trunk = fresh(lambda draws: DensityTrunk.create(draws, touching))
