@@ -52,6 +52,7 @@ RECIPES = {
     "lbf-topright": _FORAGING,
     # Evaluations of battles take their time.
     "3m": Recipe(Qmix(steps=1_000_000), every=20_000),
+    "4m": Recipe(Qmix(steps=1_000_000), every=20_000, episodes=128, chosen_by=512),
     "1s1z": _MIXED_ARMS,
     "2s3z": _MIXED_ARMS,
     "2s4z": _MIXED_ARMS,
