@@ -10,7 +10,7 @@ from comad.envs.base import Env
 from comad.envs.rollout import episode_keys, rollout
 from comad.experts import library
 
-BATTLES = ("3m",)
+BATTLES = ("3m", *(task.env for task in streams.find("stalker-zealot").tasks))
 TASKS = [task.env for name in ("cn", "lbf") for task in streams.find(name).tasks]
 
 
@@ -28,7 +28,7 @@ def test_every_task_has_an_expert_and_a_medium_team_worth_about_half(name: str) 
 def test_every_battle_that_is_shipped_is_won_by_its_expert_and_half_as_often_by_its_medium_team(name: str) -> None:
     env = envs.make(name)
     (_, expert), (_, medium) = (library.get(env, quality) for quality in library.QUALITIES)
-    assert expert.episodes == medium.episodes == 2000
+    assert expert.episodes == medium.episodes >= 512
     assert expert.success >= 0.9 and 0.45 <= medium.success / expert.success <= 0.70
 
 
