@@ -53,6 +53,11 @@ RECIPES = {
     # Evaluations of battles take their time.
     "3m": Recipe(Qmix(steps=1_000_000), every=20_000),
     "4m": Recipe(Qmix(steps=1_000_000), every=20_000, episodes=128, chosen_by=512),
+    # Outnumbered, a team from nothing hardly ever wins. The expert of four does so now and then, and learns the rest if it is left to play
+    # its own way: few random actions, and at first only the mixer learns.
+    "5m_vs_6m": Recipe(
+        Qmix(steps=2_000_000, epsilon_start=0.1, epsilon_end=0.02, settle=50), start="4m", every=20_000, episodes=128, chosen_by=512
+    ),
     "1s1z": _MIXED_ARMS,
     "2s3z": _MIXED_ARMS,
     "2s4z": _MIXED_ARMS,
