@@ -58,6 +58,9 @@ RECIPES = {
     "5m_vs_6m": Recipe(
         Qmix(steps=2_000_000, epsilon_start=0.1, epsilon_end=0.02, settle=50), start="4m", every=20_000, episodes=128, chosen_by=512
     ),
+    "7m_vs_8m": Recipe(
+        Qmix(steps=1_000_000, epsilon_start=0.1, epsilon_end=0.02, settle=50), start="5m_vs_6m", every=20_000, episodes=128, chosen_by=512
+    ),
     "1s1z": _MIXED_ARMS,
     "2s3z": _MIXED_ARMS,
     "2s4z": _MIXED_ARMS,

@@ -10,7 +10,7 @@ from comad.envs.base import Env
 from comad.envs.rollout import episode_keys, rollout
 from comad.experts import library
 
-BATTLES = ("3m", "4m", "5m_vs_6m", *(task.env for task in streams.find("stalker-zealot").tasks))
+BATTLES = ("3m", "4m", "5m_vs_6m", "7m_vs_8m", *(task.env for task in streams.find("stalker-zealot").tasks))
 TASKS = [task.env for name in ("cn", "lbf") for task in streams.find(name).tasks]
 
 
