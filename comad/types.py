@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -220,6 +221,16 @@ class Batch(eqx.Module):
     """A moment of an episode, not padding."""
     outcome: Float[Array, "row time"]
     """The return of the moment's whole episode, in standard deviations above the mean of the recordings; zero where all are alike."""
+
+    @property
+    def acted(self) -> "Batch":
+        """Without the last moment of every row, which is never a step; of rows of a single step that is half of all there is to compute."""
+        return jax.tree.map(lambda leaf: leaf[:, :-1], self)
+
+    @property
+    def following(self) -> "Batch":
+        """Without the first moment of every row: what came after each moment of `acted`."""
+        return jax.tree.map(lambda leaf: leaf[:, 1:], self)
 
 
 @dataclass(frozen=True)

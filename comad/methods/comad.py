@@ -153,13 +153,13 @@ class Comad:
     def update(self, state: ComadState, batch: Batch, key: PRNGKey) -> tuple[ComadState, Logs]:
         """One step of all four groups; of the heads only the active one moves."""
         loss_key, guide_key = jax.random.split(key)
-        half = state.updates // 2
+        half, now = state.updates // 2, batch.acted
         snapshot = jax.lax.cond(state.update == half, lambda: state.learned.actor, lambda: state.snapshot)
         state = replace(state, snapshot=snapshot)
         guidance = jax.lax.cond(
             (state.task > 0) & (state.update >= half) & self.stage_two,
-            lambda: self.guide(state, batch, guide_key),
-            lambda: jnp.zeros((*batch.step.shape, batch.actions.shape[2])),
+            lambda: self.guide(state, now, guide_key),
+            lambda: jnp.zeros(now.state.agent_present.shape),
         )
         active = state.learned.with_head(state.library.active)
         gradient, logs = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
@@ -181,13 +181,14 @@ class Comad:
         """The sum of all objectives but the anchor; no two of them share a weight."""
         skill_key, noise_key = jax.random.split(key)
         q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, self.temperature, self.discount)
-        imitation = imitate(learned.actor, batch, self.skill, self.kl_into_posterior, skill_key)
-        weight, valid = jnp.exp(bounded(exponent + guidance)), acting(batch)
+        now = batch.acted
+        imitation = imitate(learned.actor, now, self.skill, self.kl_into_posterior, skill_key)
+        weight, valid = jnp.exp(bounded(exponent + guidance)), acting(now)
         policy_loss = -masked_mean(weight * imitation.log_probability, valid)
         kl_loss = masked_mean(imitation.divergence, valid)
         density_loss, _, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "kl": kl_loss}
-        logs = {**losses, **familiarity, **spread_of_weights(weight, batch), **imitation.logs}
+        logs = {**losses, **familiarity, **spread_of_weights(weight, now), **imitation.logs}
         return q_loss + v_loss + policy_loss + self.kl_weight * kl_loss + density_loss, jax.lax.stop_gradient(logs)
 
     def hold(self, gradient: Learned, active: Learned, state: ComadState) -> tuple[Learned, Float[Array, ""]]:

@@ -175,9 +175,10 @@ class ComadPlus:
         """One step of all four groups of the active family; the other families keep every bit."""
         loss_key, guide_key = jax.random.split(key)
         guided = (state.library.used > 1) & (state.update >= state.updates // 2)
-        guidance = jnp.zeros((*batch.step.shape, batch.actions.shape[2]))
+        now = batch.acted
+        guidance = jnp.zeros(now.state.agent_present.shape)
         if self.stage_two and self.neighbors(state) > 0:
-            guidance = jax.lax.cond(guided, lambda: self.guide(state, batch, guide_key), lambda: guidance)
+            guidance = jax.lax.cond(guided, lambda: self.guide(state, now, guide_key), lambda: guidance)
         active = state.active
         gradient, ((own, noisy), logs) = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
         moved, optimizer, norms = move(active, gradient, state.optimizer, self.clip, self.learning_rate, self.weight_decay)
@@ -202,11 +203,12 @@ class ComadPlus:
         skill_key, noise_key, chance_key = jax.random.split(key, 3)
         alpha = self.temperature * state.spread
         q_loss, v_loss, exponent = omiga.critic_losses(learned.critics, state.targets, batch, alpha, self.discount)
-        valid, advantage = acting(batch), exponent * alpha
-        weight = weigh(exponent + guidance, state.preference, batch)
+        now = batch.acted
+        valid, advantage = acting(now), exponent * alpha
+        weight = weigh(exponent + guidance, state.preference, now)
         # What old skills would not do is no reason to doubt what was recorded.
-        doubted = jnp.maximum(1.0 - weigh(exponent, state.preference, batch), 0.0)
-        imitation = imitate(learned.actor, batch, self.skill, True, skill_key, chance_actions(batch, chance_key))
+        doubted = jnp.maximum(1.0 - weigh(exponent, state.preference, now), 0.0)
+        imitation = imitate(learned.actor, now, self.skill, True, skill_key, chance_actions(now, chance_key))
         policy_loss = -masked_mean(weight * imitation.log_probability, valid)
         assert imitation.other_log_probability is not None
         doubt_loss = -masked_mean(doubted * imitation.other_log_probability, valid)
@@ -215,7 +217,7 @@ class ComadPlus:
         density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         center = masked_mean(advantage, valid)
         losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "doubt_loss": doubt_loss, "kl": kl_loss}
-        logs = {**losses, **familiarity, **spread_of_weights(weight, batch), **imitation.logs}
+        logs = {**losses, **familiarity, **spread_of_weights(weight, now), **imitation.logs}
         logs["advantage_spread"] = jnp.sqrt(masked_mean(jnp.square(advantage - center), valid))
         total = (
             q_loss + v_loss + policy_loss + self.doubt * doubt_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss

@@ -42,21 +42,21 @@ class Critics(eqx.Module):
 def critic_losses(
     online: Critics, target: Critics, batch: Batch, temperature: float | Float[Array, ""], discount: float
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, "row time agent"]]:
-    """The losses of Q with the mixer (Eq. 2) and of V (Eq. 3), and the exponent that weighs each recorded action.
+    """The losses of Q with the mixer (Eq. 2) and of V (Eq. 3), and the exponent that weighs each recorded action of `Batch.acted`.
 
     Gradients of the first reach Q and mixer only, those of the second V only.
     """
-    target_weight, target_bias = jax.lax.stop_gradient(target.mixer(batch.state))
-    target_q, target_v = jax.lax.stop_gradient((target.q(batch.tokens, batch.actions), target.v(batch.tokens)))
+    now, later = batch.acted, batch.following
+    weight, bias = jax.lax.stop_gradient(target.mixer(batch.state))
+    target_q, target_v = jax.lax.stop_gradient((target.q(now.tokens, now.actions), target.v(later.tokens)))
 
-    # What follows a step is the next moment of its row; a row's last moment is never a step.
-    following = jnp.roll(mix(target_weight, target_bias, target_v), -1, axis=1)
-    goal = batch.reward + discount * jnp.where(batch.terminated, 0.0, following)
-    team_value = mix(*online.mixer(batch.state), online.q(batch.tokens, batch.actions))
-    q_loss = masked_mean(jnp.square(team_value - goal), batch.step)
+    following = mix(weight[:, 1:], bias[:, 1:], target_v)
+    goal = now.reward + discount * jnp.where(now.terminated, 0.0, following)
+    team_value = mix(*online.mixer(now.state), online.q(now.tokens, now.actions))
+    q_loss = masked_mean(jnp.square(team_value - goal), now.step)
 
-    valid = acting(batch)
-    v = online.v(batch.tokens)
+    valid, target_weight = acting(now), weight[:, :-1]
+    v = online.v(now.tokens)
     exponent = bounded(target_weight * (target_q - v) / temperature)
     # Dividing by the largest weight changes no gradient's direction and keeps the exponential in range.
     largest = jax.lax.stop_gradient(jnp.maximum(jnp.where(valid, exponent, -EXPONENT_BOUND).max(), -1.0))

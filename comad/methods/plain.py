@@ -136,9 +136,10 @@ class Learner:
     def loss(self, weights: PlainWeights, targets: Critics, batch: Batch) -> tuple[Float[Array, ""], Logs]:
         """The sum of all objectives; no two of them share a weight."""
         q_loss, v_loss, exponent = omiga.critic_losses(weights.critics, targets, batch, self.temperature, self.discount)
-        view, valid = weights.actor.look(batch), acting(batch)
+        now = batch.acted
+        view, valid = weights.actor.look(now), acting(now)
         no_skill = jnp.zeros((*view.history.shape[:-1], 0))
-        log_probability, hit = weights.actor.head.judge(view, no_skill, batch.available, batch.actions)
+        log_probability, hit = weights.actor.head.judge(view, no_skill, now.available, now.actions)
         weight = jnp.exp(bounded(exponent))
         policy_loss = -masked_mean(weight * log_probability, valid)
         logs = {
