@@ -16,16 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
-from comad import methods, streams
+from comad import envs, methods, streams
 from comad.bench import battles
 from comad.datasets import library
 from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Packing, Pieces
 from comad.errors import UserError
 from comad.evaluation import assess
+from comad.methods.base import Method
 from comad.methods.comad import Comad
 from comad.training.lessons import Lesson, prepare
-from comad.training.loop import CHUNK, create, learn
+from comad.training.loop import CHUNK, LONG_BATCH, create, learn, window_of
 from comad.types import Batch, Spec
 
 BATCH = 32
@@ -86,23 +87,31 @@ def measure(
     names: Sequence[str], cores: int, seconds: float, data: Path | None = None, learners: Sequence[str] = ("comad",)
 ) -> Iterator[Row]:
     """Measure shape by shape and method by method on so many cores of this process."""
-    kinds = {learner: methods.find(learner) for learner in learners}
-    for shape in [find_shape(name, data) for name in names]:
-        for learner, kind in kinds.items():
-            yield from _measure_shape(learner, kind(), shape, cores, seconds)
+    kinds = {learner: methods.find(learner)() for learner in learners}
+    for name in names:
+        check_shape(name, data)
+    for name in names:
+        for learner, method in kinds.items():
+            yield from _measure_shape(learner, method, find_shape(name, data, method), cores, seconds)
 
 
-def find_shape(name: str, data: Path | None = None) -> Shape:
-    """A shape by name, with its data: recorded, or, of two battles that have none, made up."""
-    world = WORLDS.get(name, name)
-    recorded = (library.place(world, "expert", data) / "manifest.json").exists()
-    if name in battles.SHAPES and not recorded:
-        spec, resident, packing = battles.make_up(name, BATCH)
-        return Shape(name, spec, resident, packing, None)
-    if name not in WORLDS and not recorded:
+def check_shape(name: str, data: Path | None = None) -> bool:
+    """Whether there is recorded data of a shape; if not, it must be one that can be made up."""
+    recorded = (library.place(WORLDS.get(name, name), "expert", data) / "manifest.json").exists()
+    if not recorded and name not in battles.SHAPES and name not in WORLDS:
         known = f"known: {', '.join(SHAPES)}, and worlds with expert data"
         raise UserError(f"there is no shape named {name!r} and no expert data of such a world in {library.root(data)}; {known}")
-    lesson = prepare(streams.custom([world]), "expert", BATCH, data)[0]
+    return recorded
+
+
+def find_shape(name: str, data: Path | None = None, method: Method[Any] | None = None) -> Shape:
+    """A shape by name, with its data: recorded, or, of two battles that have none, made up. Long episodes are cut as a method needs them."""
+    if not check_shape(name, data) and name in battles.SHAPES:
+        spec, resident, packing = battles.make_up(name, BATCH)
+        return Shape(name, spec, resident, packing, None)
+    stream = streams.custom([WORLDS.get(name, name)])
+    window = window_of(method or Comad(), stream, tuple(envs.find(task.env).spec for task in stream.tasks))
+    lesson = prepare(stream, "expert", BATCH if window is None else LONG_BATCH, data, window)[0]
     return Shape(name, lesson.shape, lesson.upload(), lesson.packing, lesson)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from comad import envs
+from comad.cli.curves import Curves
 from comad.cli.tasks import choose
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
 from comad.envs.base import Env, HostEnv
@@ -133,9 +134,13 @@ class Show:
 
 @dataclass(frozen=True)
 class Experts:
-    """Train the players that record data, or show those there are."""
+    """Train the players that record data, show those there are, or compare how they were trained."""
 
-    verb: Annotated[Train, tyro.conf.subcommand("train")] | Annotated[Show, tyro.conf.subcommand("show")]
+    verb: (
+        Annotated[Train, tyro.conf.subcommand("train")]
+        | Annotated[Show, tyro.conf.subcommand("show")]
+        | Annotated[Curves, tyro.conf.subcommand("curves")]
+    )
 
     def run(self) -> None:
         """Do it."""

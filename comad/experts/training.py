@@ -85,7 +85,7 @@ def train(
             tell(f"checkpoint {name} could not be used ({reason}); an earlier one was")
         if found:
             state = checkpoint.load(found.path, state)
-        curve = _read_curve(folder)
+        curve = read_curve(folder)
         chunk = max(1, every // trainer.steps_per_iteration)
         began = time.monotonic() - (curve[-1].seconds if curve else 0.0)
         while int(state.iteration) < trainer.iterations:
@@ -145,10 +145,10 @@ def choose_teams(
     env: Env[Any] | HostEnv[Any], trainer: Trainer[Any], folder: Path, num_episodes: int = 2000, medium: tuple[float, float] = MEDIUM
 ) -> dict[str, Chosen]:
     """The expert, and the first team on the way whose merit is within the given shares of its, with outcomes on fresh episodes."""
-    curve = [(team_path(folder, number), progress) for number, progress in enumerate(_read_curve(folder))]
+    curve = [(team_path(folder, number), progress) for number, progress in enumerate(read_curve(folder))]
     if not curve:
         raise UserError(f"{folder}: nothing has been evaluated here yet; train first")
-    closer = [(team_path(folder / CLOSER, number), progress) for number, progress in enumerate(_read_curve(folder / CLOSER))]
+    closer = [(team_path(folder / CLOSER, number), progress) for number, progress in enumerate(read_curve(folder / CLOSER))]
     like, (least, most) = trainer.blank(env.spec), medium
     key = jax.random.key(2**31 - 1)
 
@@ -182,7 +182,8 @@ def leapt_over(spec: Spec, chosen: dict[str, Chosen], medium: tuple[float, float
     return not medium[0] <= share <= medium[1]
 
 
-def _read_curve(folder: Path) -> list[Progress]:
+def read_curve(folder: Path) -> list[Progress]:
+    """The evaluations of a training so far."""
     path = journal_path(folder, "scores")
     try:
         return [Progress(**line) for line in read_journal(path)] if path.exists() else []

@@ -6,12 +6,16 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from ants import ant_named, playable
 from jaxtyping import Array
+from recorded import record
 
 from comad.bench import step
 from comad.bench.step import find_shape, matrix_flop, measure, peak_gigaflops, pin
+from comad.datasets import library
 from comad.datasets.batches import gather
 from comad.errors import UserError
+from comad.methods.comad import Comad
 
 
 def test_operations_are_those_of_matrix_products_in_loops_and_on_the_way_that_is_asked_for() -> None:
@@ -61,3 +65,10 @@ def test_a_process_is_kept_on_its_first_cores() -> None:
     finally:
         os.sched_setaffinity(0, before)
     assert step.SHAPES == ("lbf", "cn-2", "cn-4", "cn-5", "5m_vs_6m", "13m_vs_15m") and peak_gigaflops(0.01) > 0.1
+
+
+@playable
+def test_long_episodes_are_cut_as_in_training(tmp_path: Path) -> None:
+    record(library.place("ant-reward-0-30t", "expert", tmp_path), ant_named("ant-reward-0-30t"), 20)
+    plain, remembering = (find_shape("ant-reward-0-30t", tmp_path, method).packing for method in (None, Comad(recurrent=True)))
+    assert (plain.rows, plain.row_length, remembering.rows, remembering.row_length) == (128, 2, 6, 21)

@@ -144,6 +144,7 @@ def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.C
         ("experts train", "give a stream"),
         ("experts train cn --steps 0", "--steps must be 1 or more"),
         ("experts show --weights nowhere", "no weights here"),
+        ("experts curves nowhere", "nowhere: no training has been evaluated here"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_two(data: Path, command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,7 @@ def test_a_curve_that_shows_nobody_half_as_good_as_the_best_still_gives_two_team
     # Luck: nobody scored in an evaluation, somebody did in the many episodes by which the best of them is found.
     curve = [training.Progress(steps, 0.0, 0.0, 0.0, 6.0, 1.0, "") for steps in (1, 2)]
     lucky = Outcome(jnp.full(4, 0.5), jnp.full(4, 6), jnp.array([True, False, True, False]))
-    monkeypatch.setattr(training, "_read_curve", lambda folder: curve)
+    monkeypatch.setattr(training, "read_curve", lambda folder: curve)
     monkeypatch.setattr(training, "sha256", lambda path: "")
     monkeypatch.setattr(training, "evaluate", lambda *_: lucky)
     monkeypatch.setattr(checkpoint, "load", lambda path, like: like)
@@ -153,7 +153,7 @@ def test_a_medium_team_that_the_curve_leapt_over_is_found_by_looking_closer(tmp_
         for place, total in enumerate((0.1, 0.9, 1.0))
     }
     totals[training.team_path(tmp_path / training.CLOSER, 1)] = 0.6
-    monkeypatch.setattr(training, "_read_curve", lambda folder: curves.get(folder, []))
+    monkeypatch.setattr(training, "read_curve", lambda folder: curves.get(folder, []))
     monkeypatch.setattr(training, "sha256", lambda path: "")
     monkeypatch.setattr(checkpoint, "load", lambda path, like: path)
     monkeypatch.setattr(Qmix, "player", lambda trainer, team, spec: team)

@@ -96,7 +96,7 @@ def told(folder: Path) -> list[str]:
 def end(folder: Path) -> dict[str, Any]:
     """What must not depend on interruptions."""
     found, skipped = checkpoints.newest(folder)
-    curve = [dataclasses.replace(line, seconds=0.0) for line in training._read_curve(folder)]
+    curve = [dataclasses.replace(line, seconds=0.0) for line in training.read_curve(folder)]
     teams = {path.name: sha256(path) for path in sorted((folder / "teams").iterdir())}
     state = sha256(found.path) if found else ""
     return {"state": state, "skipped": skipped, "teams": teams, "curve": [dataclasses.asdict(line) for line in curve]}
