@@ -105,7 +105,7 @@ def check_shape(name: str, data: Path | None = None) -> bool:
 
 
 def find_shape(name: str, data: Path | None = None, method: Method[Any] | None = None) -> Shape:
-    """A shape by name, with its data: recorded, or, of two battles that have none, made up. Long episodes are cut as a method needs them."""
+    """A shape by name, with its data: recorded, or, of two battles that have none, made up. Long episodes are cut as a method needs."""
     if not check_shape(name, data) and name in battles.SHAPES:
         spec, resident, packing = battles.make_up(name, BATCH)
         return Shape(name, spec, resident, packing, None)

@@ -39,7 +39,4 @@ def test_they_are_shown_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert "20.25 (2,000)" in said and "4.00 (900)" in said
     assert (tmp_path / "drawn" / "trainings.png").stat().st_size > 5000
-    assert (
-        ">quick<" in (tmp_path / "drawn" / "trainings.svg").read_text()
-        or "<!-- quick -->" in (tmp_path / "drawn" / "trainings.svg").read_text()
-    )
+    assert "<!-- quick -->" in (tmp_path / "drawn" / "trainings.svg").read_text()
