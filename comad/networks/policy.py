@@ -50,6 +50,9 @@ class Trunk(eqx.Module):
         history = self.mlp(own)
         if self.memory:
             history, memory = self.memory.over_time(memory, jax.nn.relu(history), first)
+        else:
+            # Past the layers that a first task has made its own, so that heads of later ones can still learn from what is seen.
+            history = own + history
         return View(history, targets), memory
 
 
@@ -104,6 +107,15 @@ class ActionHead(eqx.Module):
         """Log-probability (or log-density) of recorded actions."""
         return self.judge(view, skill, available, actions)[0]
 
+    def likelihood(
+        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
+    ) -> Float[Array, "*batch agent"]:
+        """Log-probability of recorded actions; of vectors, whose density has no bound, beside that of the likeliest: never above zero."""
+        if isinstance(self.spec.actions, Continuous):
+            mean, log_spread = self.gaussian(view, skill)
+            return -0.5 * jnp.square((before_squashing(actions) - mean) * jnp.exp(-log_spread)).sum(-1)
+        return self.log_probability(view, skill, available, actions)
+
     def sample(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], key: PRNGKey
     ) -> Actions:
@@ -124,9 +136,13 @@ def squashed_log_density(
     actions: Float[Array, "*batch component"], mean: Float[Array, "*batch component"], log_spread: Float[Array, "*batch component"]
 ) -> Float[Array, "*batch"]:
     """Log-density of a tanh-squashed Gaussian at actions in [-1, 1]."""
+    return squashed_log_density_before(before_squashing(actions), mean, log_spread)
+
+
+def before_squashing(actions: Float[Array, "*batch component"]) -> Float[Array, "*batch component"]:
+    """What tanh made actions of, short of its ends."""
     edge = 1.0 - 1e-6
-    raw = jnp.arctanh(jnp.clip(actions, -edge, edge))
-    return squashed_log_density_before(raw, mean, log_spread)
+    return jnp.arctanh(jnp.clip(actions, -edge, edge))
 
 
 def squashed_log_density_before(
