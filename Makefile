@@ -13,7 +13,7 @@ run: install
 	$(BIN)/comad report runs/first --out out/report --no-figures
 
 test: install-dev check
-	$(BIN)/python -m pytest -n 2 --durations=15
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15
 
 test-slow: install-dev
 	$(BIN)/python -m pytest -m slow
