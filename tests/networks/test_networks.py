@@ -190,6 +190,13 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     assert (np.asarray(weight) >= 0).all() and mix(weight, bias, values).shape == (2, 3)
 
 
+def test_without_memory_what_is_seen_goes_past_the_layers_of_the_trunk() -> None:
+    tokens, trunk = random_tokens(VECTORS, 2, 3), fresh(lambda draws: Trunk.create(draws, VECTORS, recurrent=False))
+    idle = dataclasses.replace(trunk, mlp=jax.tree.map(jnp.zeros_like, trunk.mlp))
+    view, memory = call(idle, idle.start(2, 3), tokens, jnp.zeros((2, 3), bool))
+    assert same(view.history, call(trunk.encoder, tokens)[0]) and memory.size == 0
+
+
 def test_one_thing_beside_each_of_many_is_what_the_written_pairs_give() -> None:
     network = fresh(lambda draws: Mlp.create(draws, (5, 4, 1)))
     one, many = jax.random.normal(KEY, (2, 3, 2)), jax.random.normal(KEY, (2, 3, 6, 3))
