@@ -212,7 +212,7 @@ class Comad:
 
         priors = jax.vmap(lambda head: head.prior(view.history))(heads)
         drawn = skills.draw(self.skill, priors, key)
-        said = jax.vmap(lambda head, skill: head.policy.likelihood(view, skill, batch.available, batch.actions))(heads, drawn)
+        said = jax.vmap(lambda head, skill: head.policy.relative_log_probability(view, skill, batch.available, batch.actions))(heads, drawn)
         weights = reusability(state.library, log_odds(familiarity.trunk, densities, batch.state), self.reuse, chosen)
         return (weights[..., None] * said).sum(0)
 

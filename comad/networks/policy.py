@@ -107,10 +107,10 @@ class ActionHead(eqx.Module):
         """Log-probability (or log-density) of recorded actions."""
         return self.judge(view, skill, available, actions)[0]
 
-    def likelihood(
+    def relative_log_probability(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
     ) -> Float[Array, "*batch agent"]:
-        """Log-probability of recorded actions; of vectors, whose density has no bound, beside that of the likeliest: never above zero."""
+        """Log-probability of recorded actions; of vectors, whose density has no bound, beside the likeliest (before tanh): at most zero."""
         if isinstance(self.spec.actions, Continuous):
             mean, log_spread = self.gaussian(view, skill)
             return -0.5 * jnp.square((before_squashing(actions) - mean) * jnp.exp(-log_spread)).sum(-1)

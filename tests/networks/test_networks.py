@@ -175,7 +175,7 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     actions = call(head, view, skill, available, KEY, verb="sample")
     assert jnp.isfinite(log_probability(view, skill, available, actions)).all()
     # What is likeliest has nothing against it; anything else the less, the less likely it is; of numbers it is the probability itself.
-    likelihood = partial(call, head, view, skill, available, verb="likelihood")
+    likelihood = partial(call, head, view, skill, available, verb="relative_log_probability")
     if spec.num_actions:
         assert same(likelihood(actions), log_probability(view, skill, available, actions))
     else:
