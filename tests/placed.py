@@ -10,8 +10,11 @@ def command(identity: Any, folder: str) -> str:
     return f"comad train {identity['method']} --out {folder}"
 
 
-def place(folder: Path, name: str, seed: int, final: list[float], learned: float = 1.0, **other: Any) -> Path:
-    """A finished run of two tasks with one evaluation each: task 0 was done ``learned`` well when it had just been learned."""
+def place(folder: Path, name: str, seed: int, final: list[float], learned: float = 1.0, greedily: float = 1.0, **other: Any) -> Path:
+    """A finished run of two tasks with one evaluation each: task 0 was done ``learned`` well when it had just been learned.
+
+    Greedy play scores ``greedily`` times as much.
+    """
     path = folder / "lbf-expert" / f"{name}-seed{seed}"
     path.mkdir(parents=True)
     identity = {
@@ -25,7 +28,10 @@ def place(folder: Path, name: str, seed: int, final: list[float], learned: float
     }
     (path / "settings.json").write_text(json.dumps({"identity": identity}))
     curves = [(0, 0, [0.0, 0.0]), (0, 1, [learned, 0.0]), (1, 0, [learned, 0.0]), (1, 1, final)]
-    lines = [{"task": task, "point": point, "sampled": {"score": score}, "greedy": {"score": score}} for task, point, score in curves]
+    lines = [
+        {"task": task, "point": point, "sampled": {"score": score}, "greedy": {"score": [greedily * one for one in score]}}
+        for task, point, score in curves
+    ]
     (path / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for journal in ("heads", "logs"):
         (path / f"{journal}.jsonl").write_text("")

@@ -201,8 +201,11 @@ class Board:
             self.say(f"{_name(event.cell)} {event.outcome}{f': {event.why}' if event.why else ''}{self.left()}")
         if time.monotonic() - self.drawn > (REFRESH if self.live else PLAIN_SECONDS):
             self.drawn = time.monotonic()
-            for cell in self.running:
-                self.seen[cell] = look(cell.folder(self.out))
+            for cell, (_, before) in self.running.items():
+                standing = self.seen[cell] = look(cell.folder(self.out))
+                # A run goes on from its checkpoint, which may be behind what its log said when it was stopped.
+                if standing and standing.done < before:
+                    self.running[cell] = time.monotonic(), standing.done
             if self.live:
                 self.live.update(self.table(), refresh=True)
             else:
@@ -217,7 +220,9 @@ class Board:
         """How long all that is not finished will take, as far as can be told."""
         now, standings = time.monotonic(), [self.seen.get(cell) for cell in self.cells]
         known = [standing for standing in standings if standing]
-        speed = sum((there.done - before) / (now - since) for cell, (since, before) in self.running.items() if (there := self.seen[cell]))
+        speed = sum(
+            (there.done - before) / max(now - since, 1.0) for cell, (since, before) in self.running.items() if (there := self.seen[cell])
+        )
         if not speed:
             return ""
         unbegun = (len(standings) - len(known)) * sum(standing.total for standing in known) / len(known)

@@ -16,7 +16,7 @@ from comad.reports.overall import overall
 from comad.reports.page import build, collect
 from comad.reports.results import Metric, Result, gather, unequal
 from comad.reports.tables import Row, main_table
-from comad.runs.record import Mode
+from comad.runs.record import Play
 
 CHANGES: tuple[Metric, ...] = ("FwT", "BwT")
 
@@ -27,17 +27,12 @@ class Report:
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS")]
     """Folders with runs, at any depth."""
-    greedy: bool = False
-    """Take the scores of greedy play instead of drawn skills and actions."""
+    play: Play = "usual"
+    """Whose scores to take: of drawn skills and actions, of the likeliest, or usually of drawn ones but where scores are returns."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Write a page (index.html), the table as Markdown, CSV and LaTeX, and figures as PNG and SVG into this folder."""
     figures: bool = True
     """Whether to draw the figures."""
-
-    @property
-    def mode(self) -> Mode:
-        """Which scores to take."""
-        return "greedy" if self.greedy else "sampled"
 
     def run(self) -> None:
         """Print the table and what could not be counted, and write the files."""
@@ -47,20 +42,20 @@ class Report:
         if not results:
             first = f"; {flaws[0].why}" if flaws else ""
             raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
-        rows = main_table(results, self.mode)
+        rows = main_table(results, self.play)
         columns = ("stream", "data", "updates", "method", "seeds", "P", "95 %", "published", "FwT", "BwT")
-        show_table(f"Scores over seeds, {'greedy' if self.greedy else 'drawn'} play", columns, [shown(row) for row in rows])
+        show_table(f"Scores over seeds, {tables.PLAYED[self.play]}", columns, [shown(row) for row in rows])
         if any(row.theirs for row in rows):
             show_lines([tables.PUBLISHED])
         show_lines([f"compare with care: {said}" for said in unequal(results)])
         show_lines([f"{'noticed' if flaw.counted else 'not counted'}: {flaw.why}" for flaw in flaws])
         if self.out:
             forms = {
-                "index.html": build(collect(results, flaws, command, self.mode)),
-                "table.md": tables.markdown(rows, self.mode) + "\n" + tables.overall_markdown(overall(results, self.mode)),
-                "table.csv": tables.comma_separated(rows, self.mode),
-                "table.tex": tables.latex(rows, self.mode),
-                "seeds.csv": tables.by_seed(results, self.mode),
+                "index.html": build(collect(results, flaws, command, self.play)),
+                "table.md": tables.markdown(rows, self.play) + "\n" + tables.overall_markdown(overall(results, self.play)),
+                "table.csv": tables.comma_separated(rows),
+                "table.tex": tables.latex(rows, self.play),
+                "seeds.csv": tables.by_seed(results, self.play),
             }
             for name, text in forms.items():
                 write_bytes(self.out / name, text.encode())
@@ -72,7 +67,7 @@ class Report:
         from comad.reports import figures  # Matplotlib takes a second to load, which no other command should wait for
 
         assert self.out is not None
-        planned = figures.plan(results, self.mode)
+        planned = figures.plan(results, self.play)
         with progress() as bar:
             for figure in bar.track(planned, description="drawing"):
                 figures.save(figure, self.out / "figures")

@@ -13,7 +13,7 @@ from comad import theory
 from comad.metrics import performance_over_time
 from comad.reports.results import Result, place_of, published, summaries
 from comad.reports.variations import families
-from comad.runs.record import Mode
+from comad.runs.record import Play
 
 COLORS = (
     *("#0b5fa5", "#d1495b", "#2e8b57", "#e08e0b", "#7b4fa3", "#3aa6b9"),
@@ -31,7 +31,7 @@ Plan = tuple[str, Callable[[], Figure]]
 """A figure's name, and how to draw it."""
 
 
-def plan(results: Sequence[Result], mode: Mode = "sampled") -> list[Plan]:
+def plan(results: Sequence[Result], play: Play = "usual") -> list[Plan]:
     """All figures that the results allow."""
     groups: dict[tuple[str, str, int], list[Result]] = {}
     for result in results:
@@ -41,14 +41,14 @@ def plan(results: Sequence[Result], mode: Mode = "sampled") -> list[Plan]:
     for (stream, quality, updates), here in groups.items():
         name = f"{stream}-{quality}-{updates}"
         if plain := [result for result in here if result.label == result.method]:
-            found.append((f"scores-{name}", partial(scores, plain, results, colors, mode)))
-        found.append((f"curves-{name}", partial(curves, here, colors, mode)))
-        found.append((f"matrices-{name}", partial(matrices, here, mode)))
+            found.append((f"scores-{name}", partial(scores, plain, results, colors, play)))
+        found.append((f"curves-{name}", partial(curves, here, colors, play)))
+        found.append((f"matrices-{name}", partial(matrices, here, play)))
     for family in families(results):
         base = family.base
         bars = [("as it is", base), *((one.described(), one.result) for one in family.variations)]
         name = f"variations-{base.label}-{base.stream}-{base.quality}-{base.updates}"
-        found.append((name, partial(horizontal, bars, results, colors, mode)))
+        found.append((name, partial(horizontal, bars, results, colors, play)))
     return [*found, ("two-modes", toy)]
 
 
@@ -70,9 +70,9 @@ def _labels(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(result.label for result in ordered))
 
 
-def scores(here: Sequence[Result], results: Sequence[Result], colors: dict[str, str], mode: Mode) -> Figure:
+def scores(here: Sequence[Result], results: Sequence[Result], colors: dict[str, str], play: Play) -> Figure:
     """P of every method on one stream with its interval, and the published mean as a line across the bar."""
-    found = sorted(((summaries(result, results, mode)["P"], result) for result in here), key=lambda pair: -pair[0].mean)
+    found = sorted(((summaries(result, results, play)["P"], result) for result in here), key=lambda pair: -pair[0].mean)
     figure = Figure(figsize=(1.2 + 0.65 * len(found), 3.0))
     axes = figure.subplots()
     for place, (reached, result) in enumerate(found):
@@ -90,13 +90,13 @@ def scores(here: Sequence[Result], results: Sequence[Result], colors: dict[str, 
     return figure
 
 
-def curves(here: Sequence[Result], colors: dict[str, str], mode: Mode) -> Figure:
+def curves(here: Sequence[Result], colors: dict[str, str], play: Play) -> Figure:
     """The mean score over the tasks seen so far, with the deviation over seeds, and where tasks begin."""
     figure = Figure(figsize=(7.0, 2.8))
     axes = figure.subplots()
     tasks = here[0].tasks
     for result in here:
-        values = 100 * performance_over_time(result.scores(mode), "seen").reshape(len(result.seeds), -1)
+        values = 100 * performance_over_time(result.scores(play), "seen").reshape(len(result.seeds), -1)
         # One task is one unit, whatever the number of evaluations in it.
         at = np.linspace(0, len(tasks), values.shape[1])
         mean, std = values.mean(0), values.std(0)
@@ -115,7 +115,7 @@ def curves(here: Sequence[Result], colors: dict[str, str], mode: Mode) -> Figure
     return figure
 
 
-def matrices(here: Sequence[Result], mode: Mode) -> Figure:
+def matrices(here: Sequence[Result], play: Play) -> Figure:
     """The score on each task after each task, one square per method."""
     columns = min(len(here), 5)
     rows = -(-len(here) // columns)
@@ -125,7 +125,7 @@ def matrices(here: Sequence[Result], mode: Mode) -> Figure:
     for axes in grid.flat:
         axes.set_axis_off()
     for axes, result in zip(grid.flat, here, strict=False):
-        values = 100 * result.scores(mode)[:, :, -1].mean(0)
+        values = 100 * result.scores(play)[:, :, -1].mean(0)
         axes.set_axis_on()
         axes.imshow(values, cmap="RdYlGn", vmin=0, vmax=100, alpha=0.75)
         for after, on in np.ndindex(values.shape):
@@ -138,12 +138,12 @@ def matrices(here: Sequence[Result], mode: Mode) -> Figure:
     return figure
 
 
-def horizontal(bars: Sequence[tuple[str, Result]], results: Sequence[Result], colors: dict[str, str], mode: Mode) -> Figure:
+def horizontal(bars: Sequence[tuple[str, Result]], results: Sequence[Result], colors: dict[str, str], play: Play) -> Figure:
     """P of a method and its variations."""
     figure = Figure(figsize=(5.0, 0.8 + 0.32 * len(bars)))
     axes = figure.subplots()
     for place, (_, result) in enumerate(bars):
-        reached = summaries(result, results, mode)["P"]
+        reached = summaries(result, results, play)["P"]
         axes.barh(place, reached.mean, color=colors[result.label], height=0.7, alpha=1.0 if place == 0 else 0.75)
         axes.plot([reached.low, reached.high], [place, place], color="black", linewidth=1)
         axes.annotate(f"{reached.mean:.1f}", (max(reached.mean, reached.high) + 1, place), va="center", fontsize=8)

@@ -7,7 +7,7 @@ import numpy as np
 
 from comad.metrics import Statistic, bootstrap, interquartile_mean, probability_of_improvement
 from comad.reports.results import Place, Result, per_seed, place_of
-from comad.runs.record import Mode
+from comad.runs.record import Play
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Overall:
     """How likely a run of it beats one of another method on the same stream, by that method's name."""
 
 
-def overall(results: Sequence[Result], mode: Mode = "sampled") -> list[Overall]:
+def overall(results: Sequence[Result], play: Play = "usual") -> list[Overall]:
     """One row per budget and method, the best mean first; variants of methods are left out, and so are streams with a single method."""
     plain = [result for result in results if result.label == result.method]
     rows = []
@@ -45,7 +45,7 @@ def overall(results: Sequence[Result], mode: Mode = "sampled") -> list[Overall]:
         here = [result for result in plain if result.updates == updates]
         at = {place: [result for result in here if place_of(result) == place] for place in sorted({place_of(result) for result in here})}
         places = tuple(place for place, found in at.items() if len(found) > 1)
-        values = {label: _values(label, [at[place] for place in places], mode) for label in sorted({result.label for result in here})}
+        values = {label: _values(label, [at[place] for place in places], play) for label in sorted({result.label for result in here})}
         complete = {label: found for label, found in values.items() if found is not None}
         for label, found in values.items():
             there = {place for place in places if any(result.label == label for result in at[place])}
@@ -70,7 +70,7 @@ def _row(
     return Overall(updates, label, places, missing, values.shape[1], mean, middle, improvement)
 
 
-def _values(label: str, places: Sequence[Sequence[Result]], mode: Mode) -> np.ndarray | None:
+def _values(label: str, places: Sequence[Sequence[Result]], play: Play) -> np.ndarray | None:
     """P of a method ``[place, seed]`` for the seeds that it has everywhere; none if it is missing somewhere."""
     found = [next((result for result in place if result.label == label), None) for place in places]
     there = [result for result in found if result is not None]
@@ -79,7 +79,7 @@ def _values(label: str, places: Sequence[Sequence[Result]], mode: Mode) -> np.nd
     common = sorted(set.intersection(*(set(result.seeds) for result in there)))
     if not common:
         return None
-    by_seed = [dict(zip(result.seeds, per_seed(result, (), mode)["P"], strict=True)) for result in there]
+    by_seed = [dict(zip(result.seeds, per_seed(result, (), play)["P"], strict=True)) for result in there]
     return np.array([[values[seed] for seed in common] for values in by_seed])
 
 

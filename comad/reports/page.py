@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from comad.reports.tables import main_table
 from comad.reports.variations import families, orders, orphans
 from comad.runs.folder import journal_path, read_settings
 from comad.runs.journal import read_journal
-from comad.runs.record import MODES, Mode, read_portrait
+from comad.runs.record import MODES, Mode, Play, read_portrait
 from comad.runs.standing import Standing
 
 Command = Callable[[Mapping[str, Any], str], str]
@@ -56,18 +56,19 @@ def _script(watched: bool) -> str:
     return "\n".join((parts / f"{name}.js").read_text() for name in (*SCRIPTS, *(["watch"] if watched else [])))
 
 
-def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command, mode: Mode = "sampled") -> str:
+def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command, play: Play = "usual") -> str:
     """All that the page shows, as JSON; at first one way of playing."""
     ranks = {mode: {_key(row): row.rank for row in main_table(results, mode)} for mode in MODES}
     theirs = {_key(row): row.theirs for row in main_table(results)}
     found = []
     for result in results:
         modes = {mode: {**describe(result, results, mode), "rank": ranks[mode][_key(result)]} for mode in MODES}
-        found.append({**outline(result), "command": made_by(result, command), "published": theirs[_key(result)], "modes": modes})
+        about = {**outline(result), "command": made_by(result, command), "published": theirs[_key(result)]}
+        found.append({**about, "usual": result.mode(), "modes": modes})
     shown: dict[str, Any] = {
-        "mode": mode,
+        "play": play,
         "results": found,
-        "overall": {mode: [describe_overall(row) for row in overall(results, mode)] for mode in MODES},
+        "overall": {play: [describe_overall(row) for row in overall(results, play)] for play in get_args(Play)},
         "families": [
             {
                 "base": results.index(family.base),

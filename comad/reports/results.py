@@ -14,7 +14,7 @@ import numpy as np
 from comad.errors import MALFORMED, UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
 from comad.runs.folder import differences, is_number
-from comad.runs.record import MODES, Mode, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
+from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
 Metric = Literal["P", "FwT", "BwT"]
@@ -59,9 +59,13 @@ class Result:
         """The seeds that are there."""
         return tuple(record.settings["identity"]["seed"] for record in self.records)
 
-    def scores(self, mode: Mode = "sampled") -> np.ndarray:
+    def mode(self, play: Play = "usual") -> Mode:
+        """The way of playing that is meant, which is the same for all seeds."""
+        return self.records[0].mode(play)
+
+    def scores(self, play: Play = "usual") -> np.ndarray:
         """Scores ``[seed, task, point, on]``."""
-        return np.stack([record.score_array(mode) for record in self.records])
+        return np.stack([record.score_array(play) for record in self.records])
 
 
 def place_of(result: Result) -> Place:
@@ -166,22 +170,22 @@ def _seed(record: RunRecord) -> int:
     return seed
 
 
-def per_seed(result: Result, results: Sequence[Result], mode: Mode = "sampled") -> dict[Metric, np.ndarray]:
+def per_seed(result: Result, results: Sequence[Result], play: Play = "usual") -> dict[Metric, np.ndarray]:
     """Each metric by seed, times 100; without forward transfer where nobody learned the same from scratch."""
-    scores = result.scores(mode)
+    scores = result.scores(play)
     found: dict[Metric, np.ndarray] = {"P": 100 * performance(scores)}
     reference = next((other for other in results if other.label == SCRATCH and one_grid(identity_of(other), identity_of(result))), None)
     if reference is not None:
-        found["FwT"] = 100 * forward_transfer(scores, reference.scores(mode))
+        found["FwT"] = 100 * forward_transfer(scores, reference.scores(play))
     if len(result.tasks) > 1:
         found["BwT"] = 100 * backward_transfer(scores)
     return {name: values for name, values in found.items() if name not in UNDEFINED.get(result.method, ())}
 
 
-def summaries(result: Result, results: Sequence[Result], mode: Mode = "sampled") -> dict[Metric, Summary]:
+def summaries(result: Result, results: Sequence[Result], play: Play = "usual") -> dict[Metric, Summary]:
     """Each metric over seeds."""
     bounds: dict[Metric, tuple[float, float]] = {"P": (0.0, 100.0)}
-    return {name: summarize(values, *bounds.get(name, ())) for name, values in per_seed(result, results, mode).items()}
+    return {name: summarize(values, *bounds.get(name, ())) for name, values in per_seed(result, results, play).items()}
 
 
 def identity_of(result: Result) -> dict[str, Any]:

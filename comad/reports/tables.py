@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from comad.metrics import Summary, backward_transfer
 from comad.reports.overall import Overall
 from comad.reports.results import METRICS, UNDEFINED, Metric, Result, per_seed, published, summaries
-from comad.runs.record import Mode
+from comad.runs.record import Mode, Play
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,17 @@ class Row:
     """BwT with the last task's zero counted, as the paper's text has it; its tables need the other."""
     rank: int | None
     """By P among the methods of its stream, quality and budget: 1 is the best. None for one alone, and for variants: they are no rivals."""
+    mode: Mode
+    """How the teams were played."""
 
     def difference(self, metric: Metric) -> float | None:
         """Ours minus theirs, where both are known."""
         return self.ours[metric].mean - self.theirs[metric][0] if metric in self.ours and metric in self.theirs else None
 
 
-def main_table(results: Sequence[Result], mode: Mode = "sampled") -> list[Row]:
+def main_table(results: Sequence[Result], play: Play = "usual") -> list[Row]:
     """One row per result, stream by stream, the best P first."""
-    found = [(result, summaries(result, results, mode)) for result in results]
+    found = [(result, summaries(result, results, play)) for result in results]
 
     def group(result: Result) -> tuple[str, str, int]:
         return result.stream, result.quality, result.updates
@@ -55,17 +57,22 @@ def main_table(results: Sequence[Result], mode: Mode = "sampled") -> list[Row]:
         rank = reached.index(ours["P"].mean) + 1 if result.label == result.method and len(reached) > 1 else None
         theirs = {name: published()[key] for name in METRICS if (key := (result.stream, result.quality, result.label, name)) in published()}
         undefined = UNDEFINED.get(result.method, ())
-        over_all = None if "BwT" not in ours else float(100 * backward_transfer(result.scores(mode), "all").mean())
-        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, rank))
+        over_all = None if "BwT" not in ours else float(100 * backward_transfer(result.scores(play), "all").mean())
+        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, rank, result.mode(play)))
     return rows
 
 
+PLAYED: dict[Play, str] = {
+    "usual": "drawn play, greedy where scores are returns",
+    "sampled": "drawn play",
+    "greedy": "greedy play",
+}
 PUBLISHED = "Published runs had 20,000 updates per task, those of the Ant 100,000."
 
 
-def markdown(rows: Sequence[Row], mode: Mode = "sampled") -> str:
+def markdown(rows: Sequence[Row], play: Play = "usual") -> str:
     """A table for people: mean ± deviation, the interval, the published mean in brackets; best P bold, second best in italics."""
-    lines = [f"{'Greedy' if mode == 'greedy' else 'Drawn'} play. {PUBLISHED}", ""]
+    lines = [f"{PLAYED[play].capitalize()}. {PUBLISHED}", ""]
     lines += [
         "| stream | data | updates | method | seeds | P | 95 % | published | FwT | BwT |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -110,7 +117,7 @@ def spread(row: Row, metric: Metric) -> str:
     return f"{ours.mean:{sign}.1f} ± {ours.std:.1f}" if row.seeds > 1 else f"{ours.mean:{sign}.1f}"
 
 
-def comma_separated(rows: Sequence[Row], mode: Mode = "sampled") -> str:
+def comma_separated(rows: Sequence[Row]) -> str:
     """All numbers, for programs."""
     sizes = ("mean", "std", "low", "high", "published_mean", "published_std", "difference")
     columns = ("stream", "quality", "updates", "method", "play", "seeds", "rank")
@@ -123,21 +130,20 @@ def comma_separated(rows: Sequence[Row], mode: Mode = "sampled") -> str:
             spread = [ours.std, ours.low, ours.high] if ours and row.seeds > 1 else [None] * 3
             numbers += [ours.mean if ours else None, *spread, *theirs, row.difference(metric)]
         shown = (_cell(number) for number in (*numbers, row.backward_over_all))
-        lines.append([row.stream, row.quality, str(row.updates), row.label, mode, str(row.seeds), str(row.rank or ""), *shown])
+        lines.append([row.stream, row.quality, str(row.updates), row.label, row.mode, str(row.seeds), str(row.rank or ""), *shown])
     return _written(lines)
 
 
-def by_seed(results: Sequence[Result], mode: Mode = "sampled") -> str:
+def by_seed(results: Sequence[Result], play: Play = "usual") -> str:
     """One line per run: its metrics, its heads, and where it lies."""
     lines = [["stream", "quality", "updates", "method", "play", "seed", *METRICS, "heads", "run"]]
     for result in results:
-        found = per_seed(result, results, mode)
+        found = per_seed(result, results, play)
         for place, (seed, record) in enumerate(zip(result.seeds, result.records, strict=True)):
             values = (_cell(found[name][place]) if name in found else "" for name in METRICS)
             heads = str(max((grown.used for grown in record.growth()), default=""))
-            lines.append(
-                [result.stream, result.quality, str(result.updates), result.label, mode, str(seed), *values, heads, str(record.path)]
-            )
+            about = (result.stream, result.quality, str(result.updates), result.label, result.mode(play))
+            lines.append([*about, str(seed), *values, heads, str(record.path)])
     return _written(lines)
 
 
@@ -151,10 +157,10 @@ def _cell(number: float | None) -> str:
     return "" if number is None or number != number else f"{number:.4f}"
 
 
-def latex(rows: Sequence[Row], mode: Mode = "sampled") -> str:
+def latex(rows: Sequence[Row], play: Play = "usual") -> str:
     """A booktabs table for a paper."""
     lines = [
-        f"% {'greedy' if mode == 'greedy' else 'drawn'} play",
+        f"% {PLAYED[play]}",
         r"\begin{tabular}{llrlrrr}",
         r"\toprule",
         r"stream & data & updates & method & $P$ & FwT & BwT \\",

@@ -16,6 +16,13 @@ PORTRAIT_VERSION = 1
 Mode = Literal["sampled", "greedy"]
 MODES: tuple[Mode, ...] = ("sampled", "greedy")
 """How a team is played: drawing skills and actions, or taking the likeliest."""
+Play = Literal["usual", "sampled", "greedy"]
+"""Which of the two counts; usually what `usual_mode` says."""
+
+
+def usual_mode(identity: Mapping[str, Any]) -> Mode:
+    """Greedy where the score is a return, since vectors drawn at random cost it much; drawn elsewhere, where greedy teams get stuck."""
+    return "greedy" if identity.get("metric") == "return" else "sampled"
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,14 @@ class RunRecord:
         """Means of every loss over a few updates. Read when asked for: they are by far the largest part, and few need them."""
         return read_journal(journal_path(self.path, "logs"))
 
-    def score_array(self, mode: Mode = "sampled") -> np.ndarray:
+    def mode(self, play: Play) -> Mode:
+        """The way of playing that is meant."""
+        return usual_mode(self.settings["identity"]) if play == "usual" else play
+
+    def score_array(self, play: Play = "usual") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
         tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
-        found = {}
+        found, mode = {}, self.mode(play)
         for record in self.scores:
             reached = record[mode]["score"]
             sound = len(reached) == tasks and all(is_number(score) and 0 <= score <= 1 for score in reached)

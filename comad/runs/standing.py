@@ -6,6 +6,7 @@ from pathlib import Path
 from comad.errors import MALFORMED, UserError
 from comad.runs.folder import SETTINGS, journal_path, read_settings
 from comad.runs.journal import last_record
+from comad.runs.record import usual_mode
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Standing:
     total: int
     finished: bool
     score: float | None
-    """Mean over all tasks at the newest evaluation, drawn play."""
+    """Mean over all tasks at the newest evaluation, in the usual way of playing."""
 
 
 def look(folder: Path) -> Standing | None:
@@ -39,4 +40,4 @@ def _look(folder: Path) -> Standing:
     if evaluated is None:
         return Standing(int(done), int(total), finished=False, score=None)
     finished = (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"])
-    return Standing(int(done), int(total), finished, float(sum(evaluated["sampled"]["score"]) / num_tasks))
+    return Standing(int(done), int(total), finished, float(sum(evaluated[usual_mode(identity)]["score"]) / num_tasks))

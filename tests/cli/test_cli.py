@@ -149,7 +149,7 @@ OPTIONS = {
     "train": ["comad"],
     "heads": ["PATH", "--held-out", "--samples", "--json"],
     "portrait": ["RUN", "--data"],
-    "report": ["RUNS", "--out", "--greedy", "--no-figures"],
+    "report": ["RUNS", "--out", "--play", "--no-figures"],
     "watch": ["RUNS", "--port"],
     "bench": ["grid", "envs", "step"],
     "bench grid": ["FILE", "--profile", "--streams", "--methods", "--seeds", "--at-once", "--ray", "--track", "--out"],

@@ -58,6 +58,22 @@ def test_finished_runs_are_not_made_again_and_failures_are_named(
     assert main(WORDS) == 0 and [cell.seed for cell in asked] == [1]
 
 
+def test_time_left_is_told_from_where_a_run_went_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log may be ahead of the checkpoint from which its run goes on: 3,500 updates, then 3,000 again, then 100 a minute."""
+    place(0)
+    log, clock = Path("runs/cn-expert/ft-seed0/logs.jsonl"), [1000.0]
+    log.write_text('{"task": 1, "update": 3500}\n')
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    (cell,) = Grid(streams=("cn",), methods=("ft",), seeds=(0,)).cells()
+    board = verb.Board([cell], Path("runs"))
+    board.note(Started(cell, 1))
+    for update in (3000, 3100):
+        log.write_text(f'{{"task": 1, "update": {update}}}\n')
+        clock[0] += 60
+        board.note(Waited())
+    assert "about 119 min left" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [

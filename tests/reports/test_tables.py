@@ -14,6 +14,7 @@ from comad.errors import UserError
 from comad.methods import METHODS
 from comad.reports.results import gather, label_of, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
+from comad.runs.standing import look
 from comad.streams import STREAMS
 from comad.types import settings
 
@@ -187,13 +188,27 @@ def test_what_was_changed_is_told_where_the_folder_does_not_say_it(tmp_path: Pat
     assert rows["comad"][4:9] == ["sampled", "1", "", "100.0000", ""]
 
 
+@pytest.mark.parametrize(("play", "grid", "ant"), [("usual", 100.0, 50.0), ("sampled", 100.0, 100.0), ("greedy", 50.0, 50.0)])
+def test_teams_are_usually_drawn_and_greedy_where_scores_are_returns(play: Any, grid: float, ant: float, tmp_path: Path) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0], greedily=0.5, metric="success")
+    running = place(tmp_path / "other", "owl", 0, [1.0, 1.0], greedily=0.5, metric="return", stream="ant-reward")
+    rows = main_table(gather([tmp_path])[0], play)
+    assert {row.label: row.ours["P"].mean for row in rows} == {"comad": grid, "owl": ant}
+    assert {row.label: row.mode for row in rows} == {
+        "comad": "sampled" if grid == 100 else "greedy",
+        "owl": "sampled" if ant == 100 else "greedy",
+    }
+    standing = look(running)
+    assert standing and standing.score == 0.5
+
+
 def test_results_under_other_conditions_are_compared_with_care_and_every_seed_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place(tmp_path, "comad", 0, [1.0, 1.0])
     place(tmp_path, "comad", 3, [0.5, 1.0])
     place(tmp_path, "owl", 0, [1.0, 0.0], budget={"updates": 10, "evaluations": 1, "episodes": 4})
-    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures", "--greedy"]) == 0
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures", "--play", "greedy"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "compare with care: owl on lbf, expert, beside comad: budget.episodes is absent there and 4 here" in said
     seeds = [line.split(",") for line in (tmp_path / "report" / "seeds.csv").read_text().splitlines()]

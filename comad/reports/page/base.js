@@ -5,7 +5,7 @@ const colors = ["#0b5fa5", "#d1495b", "#2e8b57", "#e08e0b", "#7b4fa3", "#3aa6b9"
 const find = (id) => document.getElementById(id);
 const distinct = (values) => [...new Set(values)];
 let labels = [];
-const state = { stream: "", quality: "", mode: data.mode, hidden: new Set(), sort: { column: "stream", down: false }, skills: {} };
+const state = { stream: "", quality: "", play: data.play, hidden: new Set(), sort: { column: "stream", down: false }, skills: {} };
 const colorOf = (label) => colors[labels.indexOf(label) % colors.length];
 
 function make(tag, attributes = {}, ...children) {
@@ -23,7 +23,8 @@ const matches = (result) => (!state.stream || result.stream === state.stream) &&
 const chosen = () => data.results.filter(matches);
 const placeOf = (result) => `${result.stream} · ${result.quality} · ${result.updates.toLocaleString("en")} updates per task`;
 const places = () => distinct(chosen().map(placeOf));
-const metricOf = (result, name) => result.modes[state.mode].metrics[name];
+const played = (result) => result.modes[state.play === "usual" ? result.usual : state.play];
+const metricOf = (result, name) => played(result).metrics[name];
 const isDark = () => document.documentElement.dataset.theme === "dark";
 const swatch = (color) => make("span", { class: "swatch", style: `background:${color}` });
 const missing = (text) => make("p", { class: "missing" }, text);
@@ -55,8 +56,8 @@ function drawFilters() {
   };
   fill("stream", distinct(data.results.map((result) => result.stream)));
   fill("quality", distinct(data.results.map((result) => result.quality)));
-  find("mode").value = state.mode;  // browsers remember what was chosen before a reload
-  find("mode").onchange = (event) => { state.mode = event.target.value; draw(); };
+  find("play").value = state.play;  // browsers remember what was chosen before a reload
+  find("play").onchange = (event) => { state.play = event.target.value; draw(); };
   find("methods").replaceChildren(...labels.map((label) => {
     const box = make("input", { type: "checkbox" });
     box.checked = !state.hidden.has(label);

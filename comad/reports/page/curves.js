@@ -50,7 +50,7 @@ function drawCurves() {
   const plots = places().map((place) => {
     const here = chosen().filter((result) => placeOf(result) === place);
     const series = here.flatMap((result) => {
-      const curves = result.modes[state.mode].curves;
+      const curves = played(result).curves;
       if (find("curve").value === "seen") return [{ label: result.label, method: result.method, ...curves.seen }];
       const on = result.tasks.indexOf(find("curve").value);
       return on < 0 ? [] : [{ label: result.label, method: result.method, ...curves.tasks[on] }];
@@ -63,7 +63,7 @@ function drawCurves() {
 function drawMatrices() {
   const tables = chosen().map((result) => {
     const head = make("tr", {}, make("th", {}, ""), ...result.tasks.map((task) => make("th", { scope: "col" }, task)));
-    const rows = result.modes[state.mode].matrix.map((row, after) => make("tr", {}, make("th", { scope: "row" }, `after ${result.tasks[after]}`),
+    const rows = played(result).matrix.map((row, after) => make("tr", {}, make("th", { scope: "row" }, `after ${result.tasks[after]}`),
       ...row.map((score) => make("td", { style: heat(score) }, String(Math.round(100 * score))))));
     return make("div", {}, make("h3", {}, `${result.label}, ${result.stream} ${result.quality}, ${result.updates.toLocaleString("en")}`), make("div", { class: "scroll" }, make("table", { class: "heat" }, make("thead", {}, head), make("tbody", {}, ...rows))));
   });

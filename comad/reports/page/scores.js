@@ -26,7 +26,7 @@ function scoreCell(result, column) {
   const found = metricOf(result, column), published = result.published[column], sign = column !== "P";
   if (result.undefined.includes(column)) return make("td", { class: "number missing", title: "says nothing of this method" }, "–");
   if (!found) return make("td", { class: "number missing", title: column === "FwT" ? "needs finished runs of fs with the same stream, data and budget" : "a stream of one task has none" }, "missing");
-  const rank = result.modes[state.mode].rank;
+  const rank = played(result).rank;
   const mark = column === "P" ? { 1: "best", 2: "second" }[rank] ?? "" : "";
   const interval = result.seeds.length > 1 ? `${number(found.low, sign)} to ${number(found.high, sign)}` : "one seed";
   const beside = published ? make("small", {}, `paper ${number(published[0], sign)}, ${number(found.mean - published[0], true)}`) : "";
@@ -34,8 +34,8 @@ function scoreCell(result, column) {
 }
 
 function drawOverall() {
-  const blocks = distinct(data.overall[state.mode].map((row) => row.updates)).map((updates) => {
-    const rows = data.overall[state.mode].filter((row) => row.updates === updates && !state.hidden.has(row.label));
+  const blocks = distinct(data.overall[state.play].map((row) => row.updates)).map((updates) => {
+    const rows = data.overall[state.play].filter((row) => row.updates === updates && !state.hidden.has(row.label));
     const span = ([value, low, high], seeds) => number(value) + (seeds > 1 ? ` (${number(low)} to ${number(high)})` : "");
     const cells = rows.map((row) => row.mean
       ? [row.label, row.seeds, span(row.mean, row.seeds), span(row.middle, row.seeds), row.published ?? ""]
