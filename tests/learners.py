@@ -1,17 +1,19 @@
 """Methods in small: their states on two tasks of a tiny world."""
 
+import dataclasses
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from recorded import FULL_VIEW, record
 
 from comad import streams
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Packing
-from comad.types import Batch
+from comad.types import ID_BITS, Batch, Continuous, Spec
 
 STREAM = streams.custom(["first", "second"], threshold=1e9)
 KEY = jax.random.key(0)
@@ -34,3 +36,12 @@ def small_batch() -> Batch:
         dataset = record(Path(folder) / "random")
         index = Packing.plan(dataset.starts, dataset.lengths, 8).index(0, 0, 0)
         return jax.jit(gather, static_argnums=0)(dataset.spec, upload(dataset), index)
+
+
+def vectors() -> tuple[Spec, Batch]:
+    """A batch in which actions are pairs of numbers."""
+    spec, batch = dataclasses.replace(FULL_VIEW.spec, actions=Continuous(("hip", "ankle"))), small_batch()
+    actions = jax.random.uniform(KEY, (*batch.actions.shape, 2), minval=-1.0)
+    own = jnp.concatenate([batch.tokens.own[..., : len(spec.own) + ID_BITS], jnp.roll(actions, 1, axis=1)], axis=-1)
+    tokens = dataclasses.replace(batch.tokens, own=own)
+    return spec, dataclasses.replace(batch, tokens=tokens, actions=actions, available=jnp.zeros((*batch.actions.shape, 0), bool))

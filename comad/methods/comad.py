@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -112,6 +113,9 @@ class Comad:
     """Let the policies guide as they are now, instead of as they were when stage 2 began."""
     guides: int = field(default=0, metadata=LATER)
     """Most heads that are heard in stage 2: the one that learns and those most familiar with the task when it began; 0 hears all."""
+    hears_itself: Literal["numbered", "always", "never"] = field(default="numbered", metadata=LATER)
+    """Whether the head that learns is among those that guide, as in the published sum; by default where actions are numbered. Of vectors
+    it would learn best what it knows best: those near the middle of its Gaussian."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
     recurrent: bool | None = None
@@ -214,7 +218,15 @@ class Comad:
         drawn = skills.draw(self.skill, priors, key)
         said = jax.vmap(lambda head, skill: head.policy.relative_log_probability(view, skill, batch.available, batch.actions))(heads, drawn)
         weights = reusability(state.library, log_odds(familiarity.trunk, densities, batch.state), self.reuse, chosen)
+        if not self.heard_itself(batch):
+            itself = state.library.active == (jnp.arange(len(weights)) if chosen is None else chosen)
+            weights = jnp.where(itself.reshape(-1, 1, 1), 0.0, weights)
         return (weights[..., None] * said).sum(0)
+
+    def heard_itself(self, batch: Batch) -> bool:
+        """Whether the head that learns has a say in how recorded actions weigh."""
+        numbered = not jnp.issubdtype(batch.actions.dtype, jnp.floating)
+        return numbered if self.hears_itself == "numbered" else self.hears_itself == "always"
 
     def finish(self, state: ComadState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> ComadState:
         """Note how sure the head is of its own data; after the first task, drop the anchor."""

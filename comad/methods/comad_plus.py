@@ -234,18 +234,19 @@ class ComadPlus:
         _, consulted = jax.lax.top_k(jnp.where(others, state.library.scores, -jnp.inf), self.neighbors(state))
         actors, familiarities = jax.tree.map(lambda leaf: leaf[consulted], (state.actors, state.familiarities))
 
-        def ask(actor: Actor) -> Float[Array, "row time agent"]:
+        def ask(actor: Actor) -> tuple[Array, Array]:
             view = look(actor, batch)
-            skill = skills.draw(self.skill, actor.head.prior(view.history), key)
-            return actor.head.policy.log_probability(view, skill, batch.available, batch.actions)
+            skill, policy = skills.draw(self.skill, actor.head.prior(view.history), key), actor.head.policy
+            recorded = batch.available, batch.actions
+            return policy.relative_log_probability(view, skill, *recorded), policy.log_probability(view, skill, *recorded)
 
-        said = each(actors, ask)
+        said, explained = each(actors, ask)
         bands = jax.tree.map(lambda leaf: leaf[consulted], state.bands)
         like = jnp.exp(-bands.outside(odds_of(familiarities, batch.state))) * others[consulted].reshape(-1, 1, 1)
         share = like / jnp.maximum(like.sum(0, keepdims=True), 1.0)
         if self.multipliers:
             weight = weigh(jnp.zeros(said.shape[1:]), state.preference, batch)
-            said = said * merit(said, weight, batch).reshape(-1, 1, 1, 1)
+            said = said * merit(explained, weight, batch).reshape(-1, 1, 1, 1)
         return (share[..., None] * said).sum(0)
 
     def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:

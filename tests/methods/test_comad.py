@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from learners import vectors
 from recorded import FULL_VIEW, record
 
 from comad import streams
@@ -92,6 +93,17 @@ def test_a_second_task_leaves_the_first_ones_head_untouched_to_the_bit(batch: Ba
     assert not same(second.snapshot, first.snapshot)
     # Half-way through the second task old skills begin to speak, and the weights of actions are no longer near one.
     assert [float(log["weight"]) > 0.9 for log in logs] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("actions", "setting", "heard"),
+    [("numbered", "numbered", True), ("numbered", "never", False), ("vectors", "numbered", False), ("vectors", "always", True)],
+)
+def test_a_head_that_learns_alone_is_guided_by_itself_or_by_nobody(actions: str, setting: Any, heard: bool, batch: Batch) -> None:
+    spec, recorded = (FULL_VIEW.spec, batch) if actions == "numbered" else vectors()
+    method = Comad(hears_itself=setting)
+    state = method.begin(method.init(KEY, STREAM, (spec,) * 3, 4), jnp.int32(0), recorded, KEY)
+    assert bool((jax.jit(method.guide)(state, recorded.acted, KEY) != 0).any()) == heard
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Every method in every kind of world: actions that are vectors, actions that aim at targets; and several seeds at once."""
 
-import dataclasses
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -9,25 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learners import KEY, STREAM, make, small_batch
-from recorded import FULL_VIEW
+from learners import KEY, STREAM, make, small_batch, vectors
 
 from comad import envs
 from comad.bench import battles
 from comad.datasets.batches import gather
 from comad.methods import METHODS, find
-from comad.types import ID_BITS, Batch, Continuous, Spec
+from comad.types import Batch, Continuous, Spec
 
 pytestmark = pytest.mark.slow
-
-
-def vectors() -> tuple[Spec, Batch]:
-    """A batch in which actions are pairs of numbers."""
-    spec, batch = dataclasses.replace(FULL_VIEW.spec, actions=Continuous(("hip", "ankle"))), small_batch()
-    actions = jax.random.uniform(KEY, (*batch.actions.shape, 2), minval=-1.0)
-    own = jnp.concatenate([batch.tokens.own[..., : len(spec.own) + ID_BITS], jnp.roll(actions, 1, axis=1)], axis=-1)
-    tokens = dataclasses.replace(batch.tokens, own=own)
-    return spec, dataclasses.replace(batch, tokens=tokens, actions=actions, available=jnp.zeros((*batch.actions.shape, 0), bool))
 
 
 def aims() -> tuple[Spec, Batch]:
