@@ -32,6 +32,14 @@ _FORAGING = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=1_000)
 # Won nearly always within some hundred thousand steps, unlike marines, who need a million even for three against three.
 _MIXED_ARMS = Recipe(Qmix(steps=400_000, epsilon_steps=50_000), every=10_000, episodes=128, chosen_by=512)
 
+# Evaluations of battles take their time.
+_MARINES = Recipe(Qmix(steps=1_000_000), every=20_000, episodes=128, chosen_by=512)
+
+# Outnumbered, a team from nothing hardly ever wins. The expert of a smaller one does so now and then, and learns the rest if it is left to
+# play its own way: few random actions, and at first only the mixer learns.
+_LEFT_ALONE = Qmix(steps=1_000_000, epsilon_start=0.1, epsilon_end=0.02, settle=50)
+_OUTNUMBERED = replace(_MARINES, trainer=_LEFT_ALONE)
+
 # An episode is a thousand steps of a simulator that takes 4,000 a second. The paper's medium teams are at 49 to 89 % of its experts, in the
 # middle at 71 %.
 ANT = Recipe(Sac(), every=40_000, episodes=10, chosen_by=40, medium=(0.6, 0.75))
@@ -50,17 +58,14 @@ RECIPES = {
     "lbf-bottomright": _FORAGING,
     "lbf-right": _FORAGING,
     "lbf-topright": _FORAGING,
-    # Evaluations of battles take their time.
     "3m": Recipe(Qmix(steps=1_000_000), every=20_000),
-    "4m": Recipe(Qmix(steps=1_000_000), every=20_000, episodes=128, chosen_by=512),
-    # Outnumbered, a team from nothing hardly ever wins. The expert of four does so now and then, and learns the rest if it is left to play
-    # its own way: few random actions, and at first only the mixer learns.
-    "5m_vs_6m": Recipe(
-        Qmix(steps=2_000_000, epsilon_start=0.1, epsilon_end=0.02, settle=50), start="4m", every=20_000, episodes=128, chosen_by=512
-    ),
-    "7m_vs_8m": Recipe(
-        Qmix(steps=1_000_000, epsilon_start=0.1, epsilon_end=0.02, settle=50), start="5m_vs_6m", every=20_000, episodes=128, chosen_by=512
-    ),
+    "4m": _MARINES,
+    "10m": _MARINES,
+    "12m": _MARINES,
+    "5m_vs_6m": replace(_OUTNUMBERED, trainer=replace(_LEFT_ALONE, steps=2_000_000), start="4m"),
+    "7m_vs_8m": replace(_OUTNUMBERED, start="5m_vs_6m"),
+    "9m_vs_10m": replace(_OUTNUMBERED, start="7m_vs_8m"),
+    "13m_vs_15m": replace(_OUTNUMBERED, start="9m_vs_10m"),
     "1s1z": _MIXED_ARMS,
     "2s3z": _MIXED_ARMS,
     "2s4z": _MIXED_ARMS,
