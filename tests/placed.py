@@ -10,7 +10,16 @@ def command(identity: Any, folder: str) -> str:
     return f"comad train {identity['method']} --out {folder}"
 
 
-def place(folder: Path, name: str, seed: int, final: list[float], learned: float = 1.0, greedily: float = 1.0, **other: Any) -> Path:
+def place(
+    folder: Path,
+    name: str,
+    seed: int,
+    final: list[float],
+    learned: float = 1.0,
+    greedily: float = 1.0,
+    actions: str = "numbered",
+    **other: Any,
+) -> Path:
     """A finished run of two tasks with one evaluation each: task 0 was done ``learned`` well when it had just been learned.
 
     Greedy play scores ``greedily`` times as much.
@@ -26,7 +35,7 @@ def place(folder: Path, name: str, seed: int, final: list[float], learned: float
         "budget": {"updates": 10, "evaluations": 1},
         **other,
     }
-    (path / "settings.json").write_text(json.dumps({"identity": identity}))
+    (path / "settings.json").write_text(json.dumps({"identity": identity, "actions": actions}))
     curves = [(0, 0, [0.0, 0.0]), (0, 1, [learned, 0.0]), (1, 0, [learned, 0.0]), (1, 1, final)]
     lines = [
         {"task": task, "point": point, "sampled": {"score": score}, "greedy": {"score": [greedily * one for one in score]}}

@@ -28,7 +28,7 @@ class Report:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS")]
     """Folders with runs, at any depth."""
     play: Play = "usual"
-    """Whose scores to take: of drawn skills and actions, of the likeliest, or usually of drawn ones but where scores are returns."""
+    """Whose scores to take: of drawn skills and actions, of the likeliest, or usually of drawn ones but where actions are vectors."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Write a page (index.html), the table as Markdown, CSV and LaTeX, and figures as PNG and SVG into this folder."""
     figures: bool = True

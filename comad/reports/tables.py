@@ -63,7 +63,7 @@ def main_table(results: Sequence[Result], play: Play = "usual") -> list[Row]:
 
 
 PLAYED: dict[Play, str] = {
-    "usual": "drawn play, greedy where scores are returns",
+    "usual": "drawn play, greedy where actions are vectors",
     "sampled": "drawn play",
     "greedy": "greedy play",
 }

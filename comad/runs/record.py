@@ -20,9 +20,9 @@ Play = Literal["usual", "sampled", "greedy"]
 """Which of the two counts; usually what `usual_mode` says."""
 
 
-def usual_mode(identity: Mapping[str, Any]) -> Mode:
-    """Greedy where the score is a return, since vectors drawn at random cost it much; drawn elsewhere, where greedy teams get stuck."""
-    return "greedy" if identity.get("metric") == "return" else "sampled"
+def usual_mode(settings: Mapping[str, Any]) -> Mode:
+    """Greedy where actions are vectors, since chance in each of them costs much; drawn elsewhere, where greedy teams get stuck."""
+    return "greedy" if settings.get("actions") == "vectors" else "sampled"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RunRecord:
 
     def mode(self, play: Play) -> Mode:
         """The way of playing that is meant."""
-        return usual_mode(self.settings["identity"]) if play == "usual" else play
+        return usual_mode(self.settings) if play == "usual" else play
 
     def score_array(self, play: Play = "usual") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""

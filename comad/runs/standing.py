@@ -32,7 +32,8 @@ def look(folder: Path) -> Standing | None:
 
 
 def _look(folder: Path) -> Standing:
-    identity = read_settings(folder)["identity"]
+    settings = read_settings(folder)
+    identity = settings["identity"]
     num_tasks, budget = len(identity["tasks"]), identity["budget"]
     learned, evaluated = (last_record(journal_path(folder, name)) for name in ("logs", "scores"))
     done = learned["task"] * budget["updates"] + learned["update"] if learned else 0
@@ -40,4 +41,4 @@ def _look(folder: Path) -> Standing:
     if evaluated is None:
         return Standing(int(done), int(total), finished=False, score=None)
     finished = (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"])
-    return Standing(int(done), int(total), finished, float(sum(evaluated[usual_mode(identity)]["score"]) / num_tasks))
+    return Standing(int(done), int(total), finished, float(sum(evaluated[usual_mode(settings)]["score"]) / num_tasks))

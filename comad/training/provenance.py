@@ -35,6 +35,7 @@ def identify(
             "seed": seed,
             "budget": settings(budget),
         },
+        "actions": "vectors" if lessons[0].env.spec.continuous else "numbered",
         "comad": {"version": __version__, "source": source_hash()},
         "libraries": {library: version(library) for library in LIBRARIES},
         "python": sys.version.split()[0],

@@ -189,9 +189,9 @@ def test_what_was_changed_is_told_where_the_folder_does_not_say_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("play", "grid", "ant"), [("usual", 100.0, 50.0), ("sampled", 100.0, 100.0), ("greedy", 50.0, 50.0)])
-def test_teams_are_usually_drawn_and_greedy_where_scores_are_returns(play: Any, grid: float, ant: float, tmp_path: Path) -> None:
-    place(tmp_path, "comad", 0, [1.0, 1.0], greedily=0.5, metric="success")
-    running = place(tmp_path / "other", "owl", 0, [1.0, 1.0], greedily=0.5, metric="return", stream="ant-reward")
+def test_teams_are_usually_drawn_and_greedy_where_actions_are_vectors(play: Any, grid: float, ant: float, tmp_path: Path) -> None:
+    place(tmp_path, "comad", 0, [1.0, 1.0], greedily=0.5)
+    running = place(tmp_path / "other", "owl", 0, [1.0, 1.0], greedily=0.5, actions="vectors", stream="ant-reward")
     rows = main_table(gather([tmp_path])[0], play)
     assert {row.label: row.ours["P"].mean for row in rows} == {"comad": grid, "owl": ant}
     assert {row.label: row.mode for row in rows} == {
