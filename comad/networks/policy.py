@@ -110,10 +110,14 @@ class ActionHead(eqx.Module):
     def relative_log_probability(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
     ) -> Float[Array, "*batch agent"]:
-        """Log-probability of recorded actions; of vectors, whose density has no bound, beside the likeliest (before tanh): at most zero."""
+        """Log-probability of recorded actions; of vectors, whose density has no bounds, between that of chance and zero.
+
+        Zero is said of the likeliest vector (before tanh). How far off others are in small spreads says little: what nobody does is unlikely.
+        """
         if isinstance(self.spec.actions, Continuous):
             mean, log_spread = self.gaussian(view, skill)
-            return -0.5 * jnp.square((before_squashing(actions) - mean) * jnp.exp(-log_spread)).sum(-1)
+            beside = -0.5 * jnp.square((before_squashing(actions) - mean) * jnp.exp(-log_spread)).sum(-1)
+            return jnp.maximum(beside, -actions.shape[-1] * jnp.log(2.0))
         return self.log_probability(view, skill, available, actions)
 
     def sample(

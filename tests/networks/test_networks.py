@@ -174,15 +174,16 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
         assert not call(head, view, skill, available, chances.argmin(0), verb="judge")[1].any()
     actions = call(head, view, skill, available, KEY, verb="sample")
     assert jnp.isfinite(log_probability(view, skill, available, actions)).all()
-    # What is likeliest has nothing against it; anything else the less, the less likely it is; of numbers it is the probability itself.
+    # The likeliest has nothing against it, anything else the less likely it is, down to chance; of numbers it is the probability itself.
     likelihood = partial(call, head, view, skill, available, verb="relative_log_probability")
     if spec.num_actions:
         assert same(likelihood(actions), log_probability(view, skill, available, actions))
     else:
         mean, log_spread = call(head, view, skill, verb="gaussian")
         assert np.allclose(likelihood(jnp.tanh(mean)), 0.0, atol=1e-5)
-        away = jnp.tanh(mean + jnp.array([[[[2.0, 1.0]]]]) * jnp.exp(log_spread))
-        assert np.allclose(likelihood(away), -2.5, atol=1e-2)
+        for spreads, said in (([1.0, 0.5], -0.625), ([2.0, 1.0], -2 * np.log(2)), ([4.0, 9.0], -2 * np.log(2))):
+            away = jnp.tanh(mean + jnp.array(spreads).reshape(1, 1, 1, 2) * jnp.exp(log_spread))
+            assert np.allclose(likelihood(away), said, atol=1e-2)
     q, v = fresh(lambda draws: ActionValue.create(draws, spec)), fresh(lambda draws: StateValue.create(draws, spec))
     weight, bias = call(fresh(lambda draws: LinearMixer.create(draws, spec)), state)
     values = call(q, tokens, actions)
