@@ -112,7 +112,7 @@ class ActionHead(eqx.Module):
     ) -> Float[Array, "*batch agent"]:
         """Log-probability of recorded actions; of vectors, whose density has no bounds, between that of chance and zero.
 
-        Zero is said of the likeliest vector (before tanh). How far off others are in small spreads says little: what nobody does is unlikely.
+        Zero is said of the likeliest vector (before tanh). How far off others are in small spreads says little.
         """
         if isinstance(self.spec.actions, Continuous):
             mean, log_spread = self.gaussian(view, skill)
