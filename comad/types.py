@@ -223,6 +223,11 @@ class Batch(eqx.Module):
     """The return of the moment's whole episode, in standard deviations above the mean of the recordings; zero where all are alike."""
 
     @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors."""
+        return bool(np.issubdtype(self.actions.dtype, np.floating))
+
+    @property
     def acted(self) -> "Batch":
         """Without the last moment of every row, which is never a step; of rows of a single step that is half of all there is to compute."""
         return jax.tree.map(lambda leaf: leaf[:, :-1], self)

@@ -111,9 +111,13 @@ class Portrays(Recognizes, Protocol):
         ...
 
 
-def remembers(recurrent: bool | None, spec: Spec) -> bool:
-    """Whether agents of a world remember, by a setting that may leave it to the world."""
-    return not spec.continuous if recurrent is None else recurrent
+LEFT_TO_THE_WORLD = ("recurrent", "hand_over")
+"""Settings that are on where actions are numbered, and off where they are vectors, unless told otherwise."""
+
+
+def unless_told(setting: bool | None, world: Spec | Batch) -> bool:
+    """What a setting is that may have been left to the world."""
+    return not world.continuous if setting is None else setting
 
 
 def settled(method: Any, spec: Spec) -> Any:
@@ -121,8 +125,8 @@ def settled(method: Any, spec: Spec) -> Any:
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)
-        if field.name == "recurrent":
-            changes["recurrent"] = remembers(value, spec)
+        if field.name in LEFT_TO_THE_WORLD:
+            changes[field.name] = unless_told(value, spec)
         elif dataclasses.is_dataclass(value):
             changes[field.name] = settled(value, spec)
     return dataclasses.replace(method, **changes)

@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
-from comad.methods.base import Logs, remembers
+from comad.methods.base import Logs, unless_told
 from comad.methods.learned import Actor, Learned, move
 from comad.methods.library import (
     Library,
@@ -124,7 +124,7 @@ class Comad:
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> ComadState:
         """Fresh networks with room for a head per task."""
         capacity = len(stream.tasks)
-        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, remembers(self.recurrent, specs[0]))
+        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, unless_told(self.recurrent, specs[0]))
         return ComadState(
             learned=learned,
             targets=learned.critics,
@@ -225,8 +225,7 @@ class Comad:
 
     def heard_itself(self, batch: Batch) -> bool:
         """Whether the head that learns has a say in how recorded actions weigh."""
-        numbered = not jnp.issubdtype(batch.actions.dtype, jnp.floating)
-        return numbered if self.hears_itself == "numbered" else self.hears_itself == "always"
+        return not batch.continuous if self.hears_itself == "numbered" else self.hears_itself == "always"
 
     def finish(self, state: ComadState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> ComadState:
         """Note how sure the head is of its own data; after the first task, drop the anchor."""

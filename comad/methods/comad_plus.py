@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
 from comad.methods.bands import Bands, follow_share
-from comad.methods.base import Logs, remembers
+from comad.methods.base import Logs, unless_told
 from comad.methods.learned import Actor, Familiarity, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
@@ -67,7 +67,7 @@ class ComadPlus:
       every bit;
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
     - a head is used again if it scores the new situations as it scores its own (``familiar``), for which there is no unit either;
-    - a task is played by the newest family to which its situations are familiar (``--no-hand-over``: by the most similar);
+    - a task is played by the newest family to which its situations are familiar (``--hand-over False``: by the most similar);
     - old skills count by how well they explain the new task's actions (``--no-multipliers``).
     """
 
@@ -103,8 +103,8 @@ class ComadPlus:
     """Spread of the noise from which the density estimator tells recorded states."""
     familiar: float = 0.5
     """How much new situations must be like a head's own for it to be used again: 1 as much as its own, 0 as noise, so more like the own."""
-    hand_over: bool = True
-    """Let newer families play old tasks whose situations are familiar to them."""
+    hand_over: bool | None = None
+    """Let newer families play old tasks whose situations are familiar to them; by default where actions are numbered."""
     stage_two: bool = True
     """Whether old skills guide new ones in the second half of a task."""
     consulted: int = 2
@@ -122,7 +122,7 @@ class ComadPlus:
         critic_key, family_key = jax.random.split(key)
         critics = initialize(lambda draws: Critics.create(draws, specs[0]), critic_key)
         actors, familiarities = create_heads(
-            lambda draws: family(draws, specs[0], self.skill, self.skill_size, remembers(self.recurrent, specs[0]), self.relations),
+            lambda draws: family(draws, specs[0], self.skill, self.skill_size, unless_told(self.recurrent, specs[0]), self.relations),
             family_key,
             capacity,
         )
@@ -265,7 +265,7 @@ class ComadPlus:
         While a family learns, only the task that it learns is played by it.
         """
         likeness = jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf)
-        if not self.hand_over:
+        if not unless_told(self.hand_over, sample):
             return likeness.argmax()
         families = jnp.arange(len(likeness))
         learns = (families == state.library.active) & (state.update < state.updates)

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
-from comad.methods.base import Logs, remembers
+from comad.methods.base import Logs, unless_told
 from comad.methods.omiga import Critics, acting, bounded, masked_mean
 from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.heads import create_heads, pick, put
@@ -95,7 +95,7 @@ class Learner:
         shared_key, head_key = jax.random.split(key)
 
         def shared(draws: Draws) -> tuple[Trunk, Critics]:
-            return Trunk.create(draws, spec, remembers(self.recurrent, spec)), Critics.create(draws, spec)
+            return Trunk.create(draws, spec, unless_told(self.recurrent, spec)), Critics.create(draws, spec)
 
         trunk, critics = initialize(shared, shared_key)
         actor = PlainActor(trunk, create_heads(partial(ActionHead.create, spec=spec), head_key, heads))

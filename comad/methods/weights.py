@@ -62,15 +62,14 @@ def weigh(exponent: Float[Array, "row time agent"], preference: Preference, batc
 
 def chance_actions(batch: Batch, key: PRNGKey) -> Actions:
     """Actions that chance takes among those there are."""
-    if jnp.issubdtype(batch.actions.dtype, jnp.floating):
+    if batch.continuous:
         return jax.random.uniform(key, batch.actions.shape, minval=-1.0)
     return draw_available(key, batch.available)
 
 
 def merit(said: Float[Array, "head row time agent"], weight: Float[Array, "row time agent"], batch: Batch) -> Float[Array, " head"]:
     """Lambda: how much better than chance a family explains the actions that count; 1 perfectly, 0 no better."""
-    continuous = jnp.issubdtype(batch.actions.dtype, jnp.floating)
-    choices = 2.0 ** batch.actions.shape[-1] if continuous else jnp.maximum(batch.available.sum(-1), 1)
+    choices = 2.0 ** batch.actions.shape[-1] if batch.continuous else jnp.maximum(batch.available.sum(-1), 1)
     valid, chance = acting(batch), -jnp.log(choices) * jnp.ones(said.shape[1:])
     fit = jax.vmap(lambda one: masked_mean(weight * one, valid))(said)
     return jnp.clip(1.0 - fit / jnp.minimum(masked_mean(weight * chance, valid), -1e-6), 0.0, 1.0)
