@@ -62,4 +62,6 @@ def test_heads_that_are_not_heard_say_nothing() -> None:
 
 
 def test_a_setting_that_came_later_and_is_at_rest_does_not_make_another_run() -> None:
-    assert "guides" not in identifying(Comad()) and identifying(Comad(guides=4)) == settings(Comad(guides=4))
+    assert not {"guides", "hears_itself"} & identifying(Comad()).keys()
+    moved = Comad(guides=4, hears_itself="always")
+    assert identifying(moved) == settings(moved)
