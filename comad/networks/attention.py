@@ -4,15 +4,18 @@
     e_i = LayerNorm(x_i + value(sum_j weight_ij x_j))
 
 The value is applied after the weighted sum and the key is folded into the query, both of which change nothing but the cost: where only
-some tokens are read, the others are never projected.
+some tokens are read, the others are never projected. Where few of many are, even the last layer of the embeddings is put off in that way.
 """
+
+import itertools
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.networks.layers import Draws, LayerNorm, Linear, Mlp
+from comad.networks.layers import Draws, LayerNorm, Linear, Mlp, product
 from comad.tokens import everyone, everyone_present, mask_unavailable
 from comad.types import Spec, StateTokens, Tokens
 
@@ -20,6 +23,37 @@ WIDTH = 64
 PROJECTION = 8
 
 Entities = Float[Array, "*batch entity width"]
+Kind = tuple[Float[Array, "*batch _ hidden"], Linear]
+"""Entities of one kind before the last layer of their embedding, and that layer."""
+
+
+@jax.custom_vjp
+def likeness(readers: Entities, entities: Float[Array, "*batch other width"]) -> Float[Array, "*batch entity other"]:
+    """Inner products of all readers with all entities; its gradients, and those of `mixture`, are these two again.
+
+    Left to themselves they would be products over the first axis of a stack of small matrices, which take five times as long.
+    """
+    return jnp.einsum("...iw,...jw->...ij", readers, entities)
+
+
+@jax.custom_vjp
+def mixture(weights: Float[Array, "*batch entity other"], entities: Float[Array, "*batch other width"]) -> Entities:
+    """Sums of entities, weighed for each reader."""
+    return jnp.einsum("...ij,...jw->...iw", weights, entities)
+
+
+def _likeness_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    readers, entities = kept
+    return mixture(slope, entities), mixture(jnp.swapaxes(slope, -1, -2), readers)
+
+
+def _mixture_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    weights, entities = kept
+    return likeness(slope, entities), mixture(jnp.swapaxes(weights, -1, -2), slope)
+
+
+likeness.defvjp(lambda readers, entities: (likeness(readers, entities), (readers, entities)), _likeness_backward)
+mixture.defvjp(lambda weights, entities: (mixture(weights, entities), (weights, entities)), _mixture_backward)
 
 
 class Attention(eqx.Module):
@@ -42,9 +76,29 @@ class Attention(eqx.Module):
         """What each reader makes of all entities that it sees."""
         # A key's bias adds the same to all scores of a reader, so it cancels and folding the key's weight suffices.
         folded = Linear(self.key.weight.T, jnp.zeros(WIDTH))(self.query(readers))
-        scores = jnp.einsum("...iw,...jw->...ij", folded, entities) * PROJECTION**-0.5
+        scores = likeness(folded, entities) * PROJECTION**-0.5
         weights = jax.nn.softmax(mask_unavailable(scores, jnp.broadcast_to(seen, scores.shape)), axis=-1)
-        return self.norm(readers + self.value(jnp.einsum("...ij,...jw->...iw", weights, entities)))
+        return self.norm(readers + self.value(mixture(weights, entities)))
+
+    def of_kinds(self, readers: Entities, kinds: Sequence[Kind], seen: Bool[Array, "*batch #entity other"]) -> Entities:
+        """The same, of entities whose embedding is never written down: its last layer is folded into queries and values.
+
+        Costs a product per reader and kind instead of one per entity, so it pays where many are seen and few read.
+        """
+        asked = self.query(readers)
+        scores = [
+            likeness(product(asked, (last.weight @ self.key.weight).T), hidden) + product(asked, (last.bias @ self.key.weight)[:, None])
+            for hidden, last in kinds
+        ]
+        together = jnp.concatenate(scores, axis=-1) * PROJECTION**-0.5
+        masked = mask_unavailable(together, jnp.broadcast_to(seen, together.shape))
+        ends = list(itertools.accumulate(hidden.shape[-2] for hidden, _ in kinds))
+        weights = jnp.split(jax.nn.softmax(masked, axis=-1), ends[:-1], axis=-1)
+        mixed = readers + self.value.bias.reshape(*[1] * (readers.ndim - 1), -1)
+        for weight, (hidden, last) in zip(weights, kinds, strict=True):
+            shift = product(weight.sum(-1, keepdims=True), (last.bias @ self.value.weight)[None])
+            mixed += product(mixture(weight, hidden), last.weight @ self.value.weight) + shift
+        return self.norm(mixed)
 
 
 class ObservationEncoder(eqx.Module):
@@ -85,28 +139,39 @@ class ObservationEncoder(eqx.Module):
         """Summaries of the own token alone."""
         if self.shared:
             return self.attention(*self.shared_entities(tokens))
-        own, _, entities, seen = self.entities(tokens)
-        return self.attention(own, entities, seen)[..., 0, :]
+        if self.relations:
+            own, _, entities, seen = self.entities(tokens)
+            return self.attention(own, entities, seen)[..., 0, :]
+        kinds, seen = self.kinds(tokens)
+        return self.attention.of_kinds(embedded(kinds[0]), kinds, seen)[..., 0, :]
 
     def view_of_one(
         self, tokens: Tokens, target: Int[Array, "*batch agent"]
     ) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent width"]]:
         """Summaries of the own token and of one target for each agent."""
-        own, targets, entities, seen = self.entities(tokens)
-        one = jnp.take_along_axis(targets, target[..., None, None], axis=-2)
-        read = self.attention(jnp.concatenate([own, one], axis=-2), entities, seen)
+        kinds, seen = self.kinds(tokens)
+        hidden, last = kinds[2]
+        one = jnp.take_along_axis(hidden, target[..., None, None], axis=-2)
+        read = self.attention.of_kinds(jnp.concatenate([embedded(kinds[0]), last(one)], axis=-2), kinds, seen)
         return read[..., 0, :], read[..., 1, :]
+
+    def kinds(self, tokens: Tokens) -> tuple[tuple[Kind, Kind, Kind], Bool[Array, "*batch 1 entity"]]:
+        """The own token, allies and targets, each before the last layer of its embedding, and what of it an agent sees."""
+        own, allies, targets = (
+            (mlp.hidden(part), mlp.layers[-1])
+            for mlp, part in ((self.own, tokens.own[..., None, :]), (self.ally, tokens.allies), (self.target, tokens.targets))
+        )
+        return (own, allies, targets), what_is_seen(tokens)
 
     def entities(
         self, tokens: Tokens
     ) -> tuple[Float[Array, "*batch 1 width"], Float[Array, "*batch target width"], Entities, Bool[Array, "*batch 1 entity"]]:
         """The own token, the targets, everything that there is to see, and what of it an agent sees."""
         own, allies, targets = self.own(tokens.own)[..., None, :], self.ally(tokens.allies), self.target(tokens.targets)
-        itself = jnp.ones((*tokens.own.shape[:-1], 1), bool)
+        seen = what_is_seen(tokens)
         if self.relations:
-            team, there = jnp.concatenate([own, allies], axis=-2), jnp.concatenate([itself, tokens.ally_seen], axis=-1)
-            targets = self.relations(targets, team, there[..., None, :])
-        seen = jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)[..., None, :]
+            team = jnp.concatenate([own, allies], axis=-2)
+            targets = self.relations(targets, team, seen[..., : team.shape[-2]])
         return own, targets, jnp.concatenate([own, allies, targets], axis=-2), seen
 
     def shared_entities(self, tokens: Tokens) -> tuple[Entities, Float[Array, "*batch other width"], Bool[Array, "*batch entity other"]]:
@@ -119,6 +184,18 @@ class ObservationEncoder(eqx.Module):
         present = jnp.broadcast_to(everyone_present(tokens)[..., None, :], (*lead, num_agents, num_agents))
         seen = jnp.concatenate([jnp.broadcast_to(itself, present.shape), present & ~itself, tokens.target_seen], axis=-1)
         return own, jnp.concatenate([own, allies, targets], axis=-2), seen
+
+
+def embedded(kind: Kind) -> Float[Array, "*batch _ width"]:
+    """Entities of a kind, with the last layer of their embedding applied."""
+    hidden, last = kind
+    return last(hidden)
+
+
+def what_is_seen(tokens: Tokens) -> Bool[Array, "*batch 1 entity"]:
+    """Of itself, allies and targets, what an agent sees."""
+    itself = jnp.ones((*tokens.own.shape[:-1], 1), bool)
+    return jnp.concatenate([itself, tokens.ally_seen, tokens.target_seen], axis=-1)[..., None, :]
 
 
 class StateEncoder(eqx.Module):

@@ -85,6 +85,11 @@ def _affine_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, Ar
 affine.defvjp(_affine_forward, _affine_backward)
 
 
+def product(x: Float[Array, "*batch inputs"], weight: Float[Array, "inputs outputs"]) -> Float[Array, "*batch outputs"]:
+    """A linear map of the last axis."""
+    return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], weight.shape[-1])
+
+
 class LayerNorm(eqx.Module):
     """Zero mean and unit spread over the features, then a learned scale and shift."""
 
@@ -117,6 +122,12 @@ class Mlp(eqx.Module):
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
         """Apply to the last axis."""
         return self._after_first(self.layers[0](x))
+
+    def hidden(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch hidden"]:
+        """What the last layer is applied to, for those who put that off."""
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return x
 
     def of_pairs(self, one: Float[Array, "*batch left"], many: Float[Array, "*batch item right"]) -> Float[Array, "*batch item outputs"]:
         """Apply to one thing beside each of many, without writing the pairs down: the first layer sees the one thing once."""

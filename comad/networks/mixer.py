@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from comad.networks.attention import PROJECTION, WIDTH, Entities, embed_state, state_sizes
+from comad.networks.attention import PROJECTION, WIDTH, Entities, embed_state, likeness, mixture, state_sizes
 from comad.networks.layers import Draws, Linear, Mlp
 from comad.tokens import mask_unavailable
 from comad.types import Spec, StateTokens
@@ -26,9 +26,9 @@ class Look(eqx.Module):
 
     def __call__(self, entities: Entities, there: Bool[Array, "*batch entity"]) -> Entities:
         """What each entity makes of all that are there."""
-        scores = jnp.einsum("...ip,...jp->...ij", self.reader(entities), self.source(entities)) * PROJECTION**-0.5
+        scores = likeness(self.reader(entities), self.source(entities)) * PROJECTION**-0.5
         weights = jax.nn.softmax(mask_unavailable(scores, jnp.broadcast_to(there[..., None, :], scores.shape)), axis=-1)
-        return jnp.einsum("...ij,...jw->...iw", weights, entities)
+        return mixture(weights, entities)
 
 
 class Situation(eqx.Module):

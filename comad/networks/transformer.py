@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from comad.networks.attention import WIDTH
-from comad.networks.layers import Draws, LayerNorm, Linear, Mlp
+from comad.networks.attention import WIDTH, likeness, mixture
+from comad.networks.layers import Draws, LayerNorm, Linear, Mlp, product
 from comad.networks.policy import View
 from comad.tokens import mask_unavailable
 from comad.types import Batch, Spec, Tokens
@@ -91,21 +91,21 @@ class Transformer(eqx.Module):
     def _read(self, readers: Array, entities: Array, seen: Array, memory: Array) -> Array:
         """The layer over entities and the memory: a softmax over both is one over the entities, moved towards the memory by its share."""
         asked = self._ask(readers)
-        mixture, total = self._attend(asked, entities, seen)
+        mixed, total = self._attend(asked, entities, seen)
         share = jax.nn.sigmoid((asked * memory[..., None, :]).sum(-1) * WIDTH**-0.5 - total)
-        return self._conclude(readers, mixture + share[..., None] * (memory[..., None, :] - mixture))
+        return self._conclude(readers, mixed + share[..., None] * (memory[..., None, :] - mixed))
 
     def _ask(self, readers: Array) -> Array:
-        return _product(_product(readers, self.query), self.key.T)
+        return product(product(readers, self.query), self.key.T)
 
     def _attend(self, asked: Array, entities: Array, seen: Array) -> tuple[Array, Array]:
         """The weighted sum of entities, and the logarithm of the sum of their weights before these are made to sum to one."""
-        scores = jnp.einsum("...iw,...jw->...ij", asked, entities) * WIDTH**-0.5
+        scores = likeness(asked, entities) * WIDTH**-0.5
         scores = mask_unavailable(scores, jnp.broadcast_to(seen[..., None, :], scores.shape))
-        return jnp.einsum("...ij,...jw->...iw", jax.nn.softmax(scores, axis=-1), entities), jax.nn.logsumexp(scores, axis=-1)
+        return mixture(jax.nn.softmax(scores, axis=-1), entities), jax.nn.logsumexp(scores, axis=-1)
 
-    def _conclude(self, readers: Array, mixture: Array) -> Array:
-        attended = self.after_attention(readers + self.out(_product(mixture, self.value)))
+    def _conclude(self, readers: Array, mixed: Array) -> Array:
+        attended = self.after_attention(readers + self.out(product(mixed, self.value)))
         return self.last(self.after_feed_forward(attended + self.feed_forward(attended)))
 
 
@@ -142,7 +142,3 @@ class Observer(eqx.Module):
     def look(self, batch: Batch, plan: Float[Array, "row time agent entity width"] | None = None) -> View:
         """The same for a batch."""
         return self(self.transformer.start(len(batch.step), batch.actions.shape[2]), batch.tokens, batch.first, plan)[0]
-
-
-def _product(x: Array, weight: Array) -> Array:
-    return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], weight.shape[-1])
