@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 from scipy.stats import norm
 
 from comad.envs.navigation import Navigation
 from comad.networks import density, flat, skills
-from comad.networks.attention import PROJECTION, WIDTH, Attention, ObservationEncoder, StateEncoder
+from comad.networks.attention import PROJECTION, WIDTH, Attention, ObservationEncoder, StateEncoder, likeness, mixture
 from comad.networks.critics import ActionValue, LinearMixer, StateValue, mix
 from comad.networks.density import DensityTrunk
 from comad.networks.heads import create_heads, each, pick, put
@@ -90,6 +91,39 @@ def test_folded_attention_is_the_written_formula() -> None:
     scores = jnp.where(present[:, None], scores, -jnp.inf)
     expected = block.norm(x + jax.nn.softmax(scores) @ block.value(x))
     assert np.allclose(block(x, x, present[:, None]), expected, atol=1e-5)
+
+
+def test_gradients_of_attention_are_those_of_the_written_sums() -> None:
+    readers, entities = jax.random.normal(KEY, (2, 3, 4, WIDTH)), jax.random.normal(jax.random.key(1), (2, 3, 5, WIDTH))
+
+    def slopes(of_pairs: Any, of_sums: Any) -> Any:
+        def loss(readers: Array, entities: Array) -> Array:
+            return jnp.sin(of_sums(jnp.tanh(0.1 * of_pairs(readers, entities)), entities)).sum()
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1)))(readers, entities)
+
+    written = slopes(
+        lambda a, b: (a[..., :, None, :] * b[..., None, :, :]).sum(-1), lambda w, b: (w[..., None] * b[..., None, :, :]).sum(-2)
+    )
+    assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(slopes(likeness, mixture), written, strict=True))
+
+
+@pytest.mark.parametrize("spec", [AIMING, VECTORS], ids=["aimed", "vectors"])
+def test_putting_off_the_last_layer_of_embeddings_changes_nothing(spec: Spec) -> None:
+    spec = dataclasses.replace(spec, full_view=False)
+    encoder, tokens = fresh(lambda draws: ObservationEncoder.create(draws, spec)), random_tokens(spec, 2, 3)
+    tokens = dataclasses.replace(tokens, ally_seen=jax.random.bernoulli(KEY, 0.5, tokens.ally_seen.shape))
+
+    def written(encoder: ObservationEncoder) -> Array:
+        own, _, entities, seen = encoder.entities(tokens)
+        return encoder.attention(own, entities, seen)[..., 0, :]
+
+    def put_off(encoder: ObservationEncoder) -> Array:
+        return encoder.own_view(tokens)
+
+    assert np.allclose(jax.jit(written)(encoder), jax.jit(put_off)(encoder), atol=1e-5)
+    slopes = [jax.jit(jax.grad(lambda encoder, view=view: jnp.sin(view(encoder)).sum()))(encoder) for view in (written, put_off)]
+    assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(*map(jax.tree.leaves, slopes), strict=True))
 
 
 def test_summaries_ignore_the_order_of_entities_and_what_is_not_seen() -> None:
