@@ -20,6 +20,7 @@ ALLOWED = {
     "files": {"errors", "failpoints"},
     "checkpoint": {"errors", "files"},
     "cache": set(),
+    "memory": set(),
     "envs": EVERYONE,
     "streams": EVERYONE,
     "datasets": EVERYONE | {"envs"},
@@ -41,7 +42,7 @@ ALLOWED = {
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},
 }
-WITHOUT_JAX = {"errors", "failpoints", "files", "streams", "metrics", "theory", "runs", "tracking", "grid", "reports"}
+WITHOUT_JAX = {"errors", "failpoints", "memory", "files", "streams", "metrics", "theory", "runs", "tracking", "grid", "reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -25,6 +25,7 @@ from comad.cli.terminal import harmless
 from comad.cli.train import Train
 from comad.cli.watch import Watch
 from comad.errors import UserError
+from comad.memory import keep_memory
 
 
 @runtime_checkable
@@ -66,6 +67,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         verb = parse(arguments)
         enable_compile_cache()
+        keep_memory()
         verb.run()
         sys.stdout.flush()
     except UserError as error:
