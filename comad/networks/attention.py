@@ -85,7 +85,7 @@ class Attention(eqx.Module):
 
         Costs a product per reader and kind instead of one per entity, so it pays where many are seen and few read.
         """
-        asked = self.query(readers)
+        asked, kinds = self.query(readers), [kind for kind in kinds if kind[0].shape[-2] > 0]
         scores = [
             likeness(product(asked, (last.weight @ self.key.weight).T), hidden) + product(asked, (last.bias @ self.key.weight)[:, None])
             for hidden, last in kinds
