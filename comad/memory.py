@@ -12,7 +12,7 @@ def keep_memory() -> bool:
     """Ask the C library not to hand freed memory back to the system; says whether it will (glibc does, others are not asked).
 
     Every call of an update takes tens of megabytes and frees them at its end. Handed back, they are mapped and zeroed anew by the next
-    call, which for methods that change between tasks from update to update cost as much as half of their learning.
+    call: up to two fifths of the time of methods that change between tasks from update to update.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     return mallopt is not None and bool(mallopt(MMAP_MAX, 0)) and bool(mallopt(TRIM_THRESHOLD, ALL))
