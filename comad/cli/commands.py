@@ -12,7 +12,7 @@ from comad.errors import UserError
 from comad.methods import find
 from comad.methods.base import settled
 from comad.runs.record import flat
-from comad.types import settings
+from comad.types import identifying, settings
 
 SPELLING = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
 """How options are called, everywhere."""
@@ -23,15 +23,33 @@ def command(identity: Mapping[str, Any], folder: str) -> str:
     method, stream, quality, seed = (identity[name] for name in ("method", "stream", "quality", "seed"))
     # A stream that was made in a program has no name to be called by.
     what = ["--tasks", *(task["env"] for task in identity["tasks"])] if stream == "custom" else ["--stream", stream]
+    if gone := _unrecorded(identity):
+        raise UserError(f"it was made before {method} had {_dashed(gone[0])}, and the {method} of today is another")
     budget = {"quality": quality, "seed": seed, **identity["budget"]}
     words = [word for name, value in budget.items() for word in (f"--{name}", str(value))]
     out = [] if folder == f"{method}-seed{seed}" else ["--out", f"runs/{stream}-{quality}/{folder}"]
-    return shlex.join(["comad", "train", method, *what, *words, *departures(identity), *out])
+    return shlex.join(["comad", "train", method, *what, *words, *_changed(identity), *out])
 
 
 def departures(identity: Mapping[str, Any]) -> list[str]:
-    """The options by which a run's method is not what it is by itself in the run's world."""
+    """The options by which a run's method is not what it is by itself in the run's world, and whatever it did not have yet."""
+    options: list[str] = []
+    for word in _changed(identity):
+        if word.startswith("--"):
+            options.append(word)
+        else:
+            options[-1] += f" {word}"
+    return [*options, *(f"(before {_dashed(name)})" for name in _unrecorded(identity))]
+
+
+def _changed(identity: Mapping[str, Any]) -> list[str]:
     return changed(identity["method"], identity["settings"], _plain(identity["method"], identity["tasks"][0]["env"]))
+
+
+def _unrecorded(identity: Mapping[str, Any]) -> list[str]:
+    """Settings that the method got after the run was made, and by which it does something else since then."""
+    recorded = dict(flat(identity["settings"]))
+    return [name for name, _ in flat(identifying(find(identity["method"])())) if name not in recorded]
 
 
 def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[str]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
 
-import numpy as np
 import tyro
 from rich.progress import Progress
 
 from comad import envs, tracking
+from comad.cli.commands import departures
 from comad.cli.growth import show_growth
 from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
@@ -23,8 +23,10 @@ from comad.errors import UserError
 from comad.grid.local import STARTED_BY
 from comad.methods import METHODS
 from comad.methods.base import settled
-from comad.metrics import backward_transfer, forward_transfer, performance
-from comad.runs.record import MODES, Mode, RunRecord, one_grid, read_run
+from comad.metrics import backward_transfer, performance
+from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
+from comad.runs.folder import read_settings
+from comad.runs.record import MODES, Mode, RunRecord, read_run, usual_mode
 from comad.runs.run import Run, open_run
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train, window_of
@@ -105,7 +107,7 @@ class Training(Generic[Settings]):
         """Train while showing how it goes."""
         stopped = False
         with progress() as bar, wish_to_stop() as wished:
-            display = Display(bar, stream, budget)
+            display = Display(bar, stream, budget, usual_mode(read_settings(run.folder)))
 
             def stop() -> bool:
                 if self.with_parent and os.getppid() != PARENT:
@@ -147,8 +149,8 @@ class Train:
 class Display:
     """Shows what happens in a training: the bar with rate and scores, and a line for each head that is opened or used again."""
 
-    def __init__(self, bar: Progress, stream: Stream, budget: Budget) -> None:
-        self.bar, self.stream = bar, stream
+    def __init__(self, bar: Progress, stream: Stream, budget: Budget, mode: Mode) -> None:
+        self.bar, self.stream, self.mode = bar, stream, mode
         self.total, self.done = budget.updates * len(stream.tasks), 0
         self.bar_task = bar.add_task("compiling", total=self.total)
         self.scores, self.rate = "", ""
@@ -160,7 +162,7 @@ class Display:
         if isinstance(event, Heads) and event.when == "begin" and event.heads:
             self.bar.console.print(describe_choice(name, event.heads), markup=False, highlight=False)
         if isinstance(event, Evaluated):
-            self.scores = "  ".join(f"{score:.2f}" for score in event.scores["sampled"]["score"])
+            self.scores = "  ".join(f"{score:.2f}" for score in event.scores[self.mode]["score"])
             self.clock = None
         if isinstance(event, Learned):
             now = time.monotonic()
@@ -206,23 +208,21 @@ def show_result(record: RunRecord) -> None:
         rows = [(f"after {name}", *(f"{100 * score:.1f}" for score in scores[task, -1])) for task, name in enumerate(names)]
         show_table(f"{identity['method']} on {identity['stream']}, {identity['quality']} data, {mode} play", ("score on", *names), rows)
         reached, changed = (100 * measure(scores[None])[0] for measure in (performance, backward_transfer))
-        forward = describe_forward_transfer(record, scores, mode)
-        show_lines([f"P {reached:.1f}   BwT {changed:+.1f}   {forward}"])
+        show_lines([f"P {reached:.1f}   BwT {changed:+.1f}   {describe_forward_transfer(record, mode)}"])
     show_growth(record)
     show_lines([f"everything is in {record.path}"])
 
 
-def describe_forward_transfer(record: RunRecord, scores: np.ndarray, mode: Mode) -> str:
+def describe_forward_transfer(record: RunRecord, mode: Mode) -> str:
     """Forward transfer against the runs from scratch beside this one, or what is missing for it."""
-    ours = record.settings["identity"]
-    references = []
-    for path in sorted(record.path.parent.glob("fs-*")):
-        try:
-            found = read_run(path)
-            if one_grid(found.settings["identity"], ours):
-                references.append(found.score_array(mode))
-        except UserError:
-            continue  # damaged, not finished, or no run at all: nothing to compare with
-    if not references:
-        return f"(FwT needs a finished run of 'fs' with the same stream, data and budget in {record.path.parent})"
-    return f"FwT {100 * forward_transfer(scores[None], np.stack(references))[0]:+.1f} (against {len(references)} from scratch)"
+    try:
+        results, _ = gather([record.path, *filter(Path.is_dir, record.path.parent.glob(f"{SCRATCH}-*"))], departures)
+        ours = next(result for result in results if record.path in [one.path for one in result.records])
+    except UserError as error:
+        return f"(FwT cannot be told: {error})"
+    forward, reference = per_seed(ours, results, mode).get("FwT"), from_scratch(ours, results)
+    if forward is None or reference is None:
+        wanted = f"(FwT needs a finished run of '{SCRATCH}' with the same stream, data and budget in {record.path.parent})"
+        return "" if "FwT" in UNDEFINED.get(ours.method, ()) else wanted
+    place = ours.seeds.index(record.settings["identity"]["seed"])
+    return f"FwT {forward[place]:+.1f} (against {len(reference.seeds)} from scratch)"

@@ -16,6 +16,8 @@ NARROWEST = 1e-3
 ROUNDING = 1e-4
 """By so much of its size a score may differ from itself: another program computes it in another order. Where many situations have the
 score of an edge, that alone would move them all across it."""
+LEAST_NOISE = 0.1
+"""No less is held to be the distance of noise."""
 FOLLOWED = 0.1
 """Share of a batch's tenths that flows into the running ones: an estimator's scores swing while it learns."""
 
@@ -43,7 +45,11 @@ class Bands(eqx.Module):
     def likeness(self, odds: Float[Array, "head *batch"], there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
         """How much situations are like each head's own: 1 if they spread over its scores as these do, 0 if no more than noise does."""
         apart = jax.vmap(distance, in_axes=(0, 0, 0, None))(odds, self.edges, self.shares, there)
-        return 1.0 - apart / jnp.maximum(self.noise, 0.1)
+        return self.likeness_of(apart)
+
+    def likeness_of(self, apart: Float[Array, " head"]) -> Float[Array, " head"]:
+        """The same by how far situations are from each head's own; where an estimator cannot tell noise, it is not trusted far."""
+        return 1.0 - apart / jnp.maximum(self.noise, LEAST_NOISE)
 
     def learn(
         self,

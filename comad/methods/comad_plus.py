@@ -1,6 +1,7 @@
 """COMAD-plus: COMAD where its own data show it weak, with every departure a setting of its own."""
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import equinox as eqx
@@ -20,7 +21,7 @@ from comad.methods.weights import Preference, chance_actions, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import initialize
-from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
+from comad.types import LATER, Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""
@@ -66,8 +67,8 @@ class ComadPlus:
     - every family has a trunk of its own, which begins as a copy of the most similar family's (``--inherit nothing``), and old ones keep
       every bit;
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
-    - a head is used again if it scores the new situations as it scores its own (``familiar``), for which there is no unit either;
-    - a task is played by the newest family to which its situations are familiar (``--hand-over False``: by the most similar);
+    - a family is used again if it scores the new situations as it scores its own, for which there is no unit either (``--no-reuse``);
+    - a task is played by the family that learned last of those that know its situations (``--hand-over False``: by the most similar);
     - old skills count by how well they explain the new task's actions (``--no-multipliers``).
     """
 
@@ -102,7 +103,9 @@ class ComadPlus:
     noise: float = 0.1
     """Spread of the noise from which the density estimator tells recorded states."""
     familiar: float = 0.5
-    """How much new situations must be like a head's own for it to be used again: 1 as much as its own, 0 as noise, so more like the own."""
+    """How much situations must be like a family's own for it to know them: 1 as much as its own, 0 as noise, so more like the own."""
+    reuse: bool = field(default=True, metadata=LATER)
+    """Use a family again that knows a new task's situations; otherwise every task opens one."""
     hand_over: bool | None = None
     """Let newer families play old tasks whose situations are familiar to them; by default where actions are numbered."""
     stage_two: bool = True
@@ -145,7 +148,7 @@ class ComadPlus:
     def begin(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
         """Use a family again or let one grow from the most similar; jolt the critics, forget the optimizer's momentum."""
         likeness = self.likeness(state, sample.state, sample.present)
-        library = admit(state.library, task, likeness, "absolute", self.familiar, 0.0, True)
+        library = admit(state.library, task, likeness, "absolute", self.familiar if self.reuse else math.inf, 0.0, True)
         similar = jnp.where(state.library.opened, likeness, -jnp.inf).argmax()
         grows = (library.used > state.library.used) & (state.library.used > 0)
         critics = omiga.unsettle(state.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
@@ -260,17 +263,18 @@ class ComadPlus:
         return state.bands.likeness(odds_of(state.familiarities, situations), there)
 
     def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """The newest family to which a task's situations are familiar, since it grew from older ones; if there is none, the most similar.
+        """Of the families that know a task's situations the one that learned last, which has seen most; if there is none, the most similar.
 
-        While a family learns, only the task that it learns is played by it.
+        While a family learns, only tasks most similar to its own are played by it.
         """
         likeness = jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf)
+        similar = likeness.argmax()
         if not unless_told(self.hand_over, sample):
-            return likeness.argmax()
+            return similar
         families = jnp.arange(len(likeness))
         learns = (families == state.library.active) & (state.update < state.updates)
-        able = (likeness > self.familiar) & ~learns
-        return jnp.where(able.any(), jnp.where(able, families, -1).max(), likeness.argmax())
+        able = (likeness > self.familiar) & (~learns | (families == similar))
+        return jnp.where(able.any(), jnp.where(able, state.library.learned_last, -1).argmax(), similar)
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:
         """The family among whose own situations these lie; a few do not spread like anybody's, so each is asked by itself."""
@@ -298,7 +302,7 @@ class ComadPlus:
             **library.counts(state.task),
             "scores": library.scores,
             "own_score": jnp.ones_like(bands.noise),
-            "noise_score": 1.0 - bands.noise,
+            "noise_score": bands.likeness_of(bands.noise),
         }
 
     def start(self, state: PlusState, num_agents: int) -> Float[Array, "agent size"]:

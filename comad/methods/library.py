@@ -49,6 +49,12 @@ class Library(eqx.Module):
         """Which heads have been opened."""
         return jnp.arange(len(self.own_score)) < self.used
 
+    @property
+    def learned_last(self) -> Int[Array, " head"]:
+        """The last task that each head learned; -1 for those that have learned none."""
+        tasks = jnp.arange(len(self.head_of_task))
+        return jax.vmap(lambda head: jnp.where(self.head_of_task == head, tasks, -1).max())(jnp.arange(len(self.own_score)))
+
     def counts(self, task: Int[Array, ""]) -> dict[str, Array]:
         """How many heads there are and were before a task, and which one learns."""
         before = jnp.where(jnp.arange(len(self.head_of_task)) < task, self.head_of_task + 1, 0).max()

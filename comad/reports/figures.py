@@ -96,9 +96,10 @@ def curves(here: Sequence[Result], colors: dict[str, str], play: Play) -> Figure
     axes = figure.subplots()
     tasks = here[0].tasks
     for result in here:
-        values = 100 * performance_over_time(result.scores(play), "seen").reshape(len(result.seeds), -1)
-        # One task is one unit, whatever the number of evaluations in it.
-        at = np.linspace(0, len(tasks), values.shape[1])
+        reached = performance_over_time(result.scores(play), "seen")
+        values = 100 * reached.reshape(len(result.seeds), -1)
+        # One task is one unit, whatever the number of evaluations in it; the last one of a task is at the place of the next one's first.
+        at = (np.arange(len(tasks))[:, None] + np.linspace(0, 1, reached.shape[-1])).ravel()
         mean, std = values.mean(0), values.std(0)
         look: dict[str, Any] = {"linewidth": 1.4} if result.label == result.method else {"linewidth": 0.8, "linestyle": (0, (4, 2))}
         axes.plot(at, mean, color=colors[result.label], label=result.label, **look)

@@ -21,7 +21,7 @@ from comad.reports.tables import main_table
 from comad.reports.variations import families, orders, orphans
 from comad.runs.folder import journal_path, read_settings
 from comad.runs.journal import read_journal
-from comad.runs.record import MODES, Mode, Play, read_portrait
+from comad.runs.record import MODES, Mode, Play, read_portrait, usual_mode
 from comad.runs.standing import Standing
 
 Command = Callable[[Mapping[str, Any], str], str]
@@ -169,8 +169,9 @@ def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str,
 
 def going(path: Path, standing: Standing) -> dict[str, Any]:
     """How far an unfinished run is, and its scores so far on the tasks it has seen."""
-    seen = [entry["sampled"]["score"][: entry["task"] + 1] for entry in read_journal(journal_path(path, "scores"))]
-    identity = read_settings(path)["identity"]
+    settings = read_settings(path)
+    identity, mode = settings["identity"], usual_mode(settings)
+    seen = [entry[mode]["score"][: entry["task"] + 1] for entry in read_journal(journal_path(path, "scores"))]
     return {
         "name": f"{path.parent.name}/{path.name}",
         "share": _short(standing.done / standing.total),

@@ -50,6 +50,8 @@ class Result:
     label: str
     """The method, and the variant's name if it is one."""
     method: str
+    changed: tuple[str, ...]
+    """The options by which it is not what the method is by itself."""
     tasks: tuple[str, ...]
     records: tuple[RunRecord, ...]
     """In the order of their seeds."""
@@ -96,7 +98,7 @@ def gather(folders: Iterable[Path], departures: Departures = lambda identity: ()
         else:
             groups.setdefault(key, []).append(record)
     results = [
-        _result(stream, quality, updates, name, some)
+        _result(stream, quality, updates, name, some, _changed(some[0], departures))
         for (stream, quality, updates, label), records in sorted(groups.items())
         for name, some in _apart(label, records)
     ]
@@ -116,11 +118,14 @@ def _key(record: RunRecord, departures: Departures) -> tuple[str, str, int, str]
         raise TypeError("a name is no text, or a number no number")
     if not isinstance(identity.get("settings", {}), dict):
         raise TypeError("its settings have no names")
+    return stream, quality, updates, label_of(record.path, method, updates, _changed(record, departures))
+
+
+def _changed(record: RunRecord, departures: Departures) -> tuple[str, ...]:
     try:
-        changed = departures(identity)
+        return tuple(departures(record.settings["identity"]))
     except (UserError, *MALFORMED):
-        changed = ()  # of a method or a version that nobody here can compare with
-    return stream, quality, updates, label_of(record.path, method, updates, changed)
+        return ()  # of a method or a version that nobody here can compare with
 
 
 def _flawed_portrait(path: Path) -> list[Flaw]:
@@ -150,7 +155,7 @@ def _apart(label: str, records: Sequence[RunRecord]) -> list[tuple[str, Sequence
     return [(f"{label} ({stem})", [record for record in records if _stem(record.path) == stem]) for stem in stems]
 
 
-def _result(stream: str, quality: str, updates: int, label: str, records: Sequence[RunRecord]) -> Result:
+def _result(stream: str, quality: str, updates: int, label: str, records: Sequence[RunRecord], changed: tuple[str, ...]) -> Result:
     records = sorted(records, key=lambda record: record.settings["identity"]["seed"])
     first, *others = records
     for before, after in zip(records, others, strict=False):
@@ -162,7 +167,7 @@ def _result(stream: str, quality: str, updates: int, label: str, records: Sequen
             raise UserError(f"{first.path} and {other.path} have one name but differ: {differing}; give them names of their own")
     identity = first.settings["identity"]
     tasks = tuple(task["name"] for task in identity["tasks"])
-    return Result(stream, quality, updates, label, identity["method"], tasks, tuple(records))
+    return Result(stream, quality, updates, label, identity["method"], changed, tasks, tuple(records))
 
 
 def _seed(record: RunRecord) -> int:
@@ -174,12 +179,17 @@ def per_seed(result: Result, results: Sequence[Result], play: Play = "usual") ->
     """Each metric by seed, times 100; without forward transfer where nobody learned the same from scratch."""
     scores = result.scores(play)
     found: dict[Metric, np.ndarray] = {"P": 100 * performance(scores)}
-    reference = next((other for other in results if other.label == SCRATCH and one_grid(identity_of(other), identity_of(result))), None)
-    if reference is not None:
+    if reference := from_scratch(result, results):
         found["FwT"] = 100 * forward_transfer(scores, reference.scores(play))
     if len(result.tasks) > 1:
         found["BwT"] = 100 * backward_transfer(scores)
     return {name: values for name, values in found.items() if name not in UNDEFINED.get(result.method, ())}
+
+
+def from_scratch(result: Result, results: Sequence[Result]) -> Result | None:
+    """Who learned the same from scratch: with the changes of this result if somebody did, such as its learning rate, and with no other."""
+    same = (other for other in results if other.method == SCRATCH and one_grid(identity_of(other), identity_of(result)))
+    return max((other for other in same if set(other.changed) <= set(result.changed)), key=lambda other: len(other.changed), default=None)
 
 
 def summaries(result: Result, results: Sequence[Result], play: Play = "usual") -> dict[Metric, Summary]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from comad.cli import main, parse
-from comad.cli.commands import changed, command
+from comad.cli.commands import changed, command, departures
 from comad.errors import UserError
 from comad.methods import METHODS
 from comad.types import from_settings, settings
@@ -57,6 +57,17 @@ def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refu
     assert command({**plain, "stream": "cn:CN-2"}, "ft-cold-seed3").endswith("--out 'runs/cn:CN-2-my own/ft-cold-seed3'")
     with pytest.raises(UserError, match="ft has no setting 'skil'; 'comad train ft --help' shows those it has"):
         changed("ft", {"skil": "none"})
+
+
+def test_a_run_from_before_a_setting_is_another_method_and_cannot_be_made_again() -> None:
+    wanted = settings(METHODS["comad-plus"](temperature=4.0, hand_over=True, recurrent=True))
+    assert departures(identity("comad-plus", wanted)) == ["--temperature 4.0"]
+    later = {name: value for name, value in wanted.items() if name != "reuse"}
+    assert departures(identity("comad-plus", later)) == ["--temperature 4.0"], "what came later and changes nothing is no difference"
+    before = identity("comad-plus", {name: value for name, value in wanted.items() if name != "hand_over"})
+    assert departures(before) == ["--temperature 4.0", "(before hand-over)"]
+    with pytest.raises(UserError, match="made before comad-plus had hand-over, and the comad-plus of today is another"):
+        command(before, "comad-plus-seed3")
 
 
 @pytest.mark.parametrize(("options", "complaint"), [("{ skil = 'none' }", "no setting 'skil'"), ("{ noise = 'loud' }", "loud")])

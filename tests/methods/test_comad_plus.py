@@ -19,7 +19,7 @@ from comad.methods.weights import SHARPEST, Preference, chance_actions, merit, s
 from comad.networks.heads import pick
 from comad.types import Batch
 
-STRICT = ComadPlus(familiar=10.0, multipliers=False)
+STRICT = ComadPlus(reuse=False, multipliers=False)
 """Never uses a head again, and listens to all, though nobody has learned much in four updates."""
 
 
@@ -202,10 +202,11 @@ def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, b
         ([1.0, 0.4], 4, 0),  # it does not know them
         ([1.0, 0.8], 3, 0),  # it still learns, and something else
         ([0.3, 0.9], 3, 1),  # it learns this one
+        ([0.6, 0.9], 3, 1),  # another one knows it as well, and has learned less of it
         ([0.3, 0.2], 4, 0),  # nobody knows them: the most similar one
     ],
 )
-def test_a_task_is_played_by_the_newest_family_that_knows_it(
+def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
     grown: Any, batch: Batch, likeness: list[float], made: int, expected: int
 ) -> None:
     @dataclass(frozen=True)
@@ -218,6 +219,24 @@ def test_a_task_is_played_by_the_newest_family_that_knows_it(
     vectors = replace(batch, actions=batch.actions[..., None].astype(float))  # nothing in a situation tells where an Ant is to run
     for alone in (Told(hand_over=False).route(state, jnp.int32(0), batch), Told().route(state, jnp.int32(0), vectors)):
         assert int(alone) == int(np.argmax(likeness))
+
+
+def test_a_family_that_learned_again_has_learned_last(grown: Any, batch: Batch) -> None:
+    @dataclass(frozen=True)
+    class Both(ComadPlus):
+        def likeness(self, *_: Any) -> Any:
+            return jnp.array([0.9, 0.8])
+
+    library = replace(grown[2].library, head_of_task=jnp.array([0, 1, 0]), active=jnp.int32(0))
+    assert library.learned_last.tolist() == [2, 1]
+    for made in (3, 4):  # while it learns and after
+        assert int(Both().route(replace(grown[2], library=library, update=jnp.int32(made)), jnp.int32(0), batch)) == 0
+
+
+def test_noise_is_told_on_the_scale_of_the_scores(grown: Any) -> None:
+    told = replace(grown[2].bands, noise=jnp.array([0.6, 0.02]))
+    described = STRICT.describe(replace(grown[2], bands=told))
+    assert np.asarray(described["noise_score"]) == pytest.approx([0.0, 0.8], abs=1e-6), "0, but for who cannot tell noise"
 
 
 def test_masked_situations_do_not_count() -> None:

@@ -24,6 +24,8 @@ def test_bars_are_as_high_as_scores_and_curves_as_the_tasks_seen(tmp_path: Path)
     assert any(np.allclose(np.asarray(line.get_ydata(), float), 99.26) for line in axes.lines)  # as published
     (axes,) = plan["curves-lbf-expert-10"]().axes
     np.testing.assert_allclose(np.asarray(axes.lines[0].get_ydata(), float), [0.0, 100.0, 50.0, 90.0])
+    # What was reached at the end of a task is drawn at its end, and not inside it.
+    np.testing.assert_allclose(np.asarray(axes.lines[0].get_xdata(), float), [0.0, 1.0, 1.0, 2.0])
     texts = [text.get_text() for text in plan["matrices-lbf-expert-10"]().axes[0].texts]
     assert texts == ["100", "0", "100", "80"]
 

@@ -44,13 +44,13 @@ def test_news_come_when_a_run_has_written_and_not_before(port: int, tmp_path: Pa
     assert len(json.loads(body)["results"]) == 1 and first.headers["Cache-Control"] == "no-store"
     assert ask(port, "/data.json", If_None_Match=tag)[0].status == 304
 
-    unfinished = place(tmp_path / "runs", "owl", 0, [0.5, 0.5])
+    unfinished = place(tmp_path / "runs", "owl", 0, [0.5, 0.5], greedily=0.25, actions="vectors")
     lines = (unfinished / "scores.jsonl").read_text().splitlines(keepends=True)
     (unfinished / "scores.jsonl").write_text("".join(lines[:2]))
     (unfinished / "logs.jsonl").write_text(json.dumps({"task": 0, "update": 10}) + "\n")
     second, body = ask(port, "/data.json", If_None_Match=tag)
     assert second.status == 200 and second.headers["ETag"] != tag
-    assert json.loads(body)["going"] == [{"name": "lbf-expert/owl-seed0", "share": 0.5, "curve": [0.0, 1.0], "points": 4}]
+    assert json.loads(body)["going"] == [{"name": "lbf-expert/owl-seed0", "share": 0.5, "curve": [0.0, 0.25], "points": 4}]
 
 
 ELSEWHERE = (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from placed import place
 
-from comad.cli import main
+from comad.cli import main, train
 from comad.errors import UserError
 from comad.methods import METHODS
-from comad.reports.results import gather, label_of, published, summaries
+from comad.reports.results import from_scratch, gather, label_of, per_seed, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
 from comad.runs.standing import look
 from comad.streams import STREAMS
@@ -150,6 +150,29 @@ def test_two_runs_of_one_name_must_be_one_experiment(tmp_path: Path) -> None:
     place(tmp_path / "c", "comad", 1, [1.0, 1.0], settings={"anchor": 0.0})
     with pytest.raises(UserError, match=r"have one name but differ: settings is absent there and .* here; give them names of their own"):
         gather([tmp_path / "a", tmp_path / "c"])
+
+
+def test_forward_transfer_is_from_who_learned_alike_from_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def departures(identity: Any) -> list[str]:
+        return [f"--{name} {value}" for name, value in identity["settings"].items()]
+
+    quick, deaf = {"rate": 2}, {"deaf": 1}
+    place(tmp_path, "fs", 0, [0.0, 0.0], learned=0.0, settings={})
+    place(tmp_path, "fs-quick", 0, [1.0, 1.0], settings=quick)
+    place(tmp_path, "fs-other", 0, [1.0, 1.0], settings={"rate": 3})
+    for name, changed in {"comad": {}, "comad-quick": quick, "comad-quick-deaf": {**quick, **deaf}, "comad-deaf": deaf}.items():
+        place(tmp_path, name, 0, [1.0, 1.0], settings=changed)
+    results, _ = gather([tmp_path], departures)
+    found = {result.label: getattr(from_scratch(result, results), "label", None) for result in results if result.method == "comad"}
+    assert found == {"comad": "fs", "comad-deaf": "fs", "comad-quick": "fs-quick", "comad-quick-deaf": "fs-quick"}
+    alone = [result for result in results if result.label in ("comad", "fs-quick")]
+    assert from_scratch(alone[0], alone) is None, "another step is another beginning"
+    # 'comad train' says what the report says.
+    monkeypatch.setattr(train, "departures", departures)
+    for result in results:
+        if result.method == "comad":
+            said = train.describe_forward_transfer(result.records[0], "sampled")
+            assert f"FwT {per_seed(result, results)['FwT'][0]:+.1f} (against 1 from scratch)" == said
 
 
 def test_one_seed_in_two_folders_is_told_by_their_names(tmp_path: Path) -> None:

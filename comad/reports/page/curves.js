@@ -1,9 +1,7 @@
 function plot(title, series, tasks, points) {
   // As wide as there is room, so that letters keep their size on a phone.
   const width = Math.max(Math.min(find("curve-plots").clientWidth, 1150), 320), height = Math.round(Math.min(300, 140 + width / 5)), left = 40, right = 10, top = 24, bottom = 28;
-  const steps = tasks.length * points;
-  const x = (index) => left + (index / (steps - 1)) * (width - left - right);
-  const begins = (place) => x((place * (steps - 1)) / tasks.length);
+  const begins = (place) => left + (place / tasks.length) * (width - left - right);
   const y = (score) => height - bottom - score * (height - top - bottom);
   const svg = picture(width, height, title);
   for (const score of [0, 0.25, 0.5, 0.75, 1]) {
@@ -16,8 +14,9 @@ function plot(title, series, tasks, points) {
     svg.append(make("svg:text", { x: begins(place + 0.5), y: height - 8, "text-anchor": "middle", class: "soft" }, task.length > room ? `${task.slice(0, room - 1)}…` : task));
   });
   for (const { label, method, mean, std } of series) {
-    // Whatever the number of evaluations, a run takes the whole width.
-    const at = (index) => x((index * (steps - 1)) / (mean.length - 1)).toFixed(1), clip = (score) => Math.min(Math.max(score, 0), 1);
+    // Whatever the number of evaluations, a task is as wide as all others; the last of one is at the place of the next one's first.
+    const each = mean.length / tasks.length;
+    const at = (index) => begins(Math.floor(index / each) + (index % each) / (each - 1)).toFixed(1), clip = (score) => Math.min(Math.max(score, 0), 1);
     const line = mean.map((score, index) => `${at(index)},${y(score).toFixed(1)}`);
     const upper = mean.map((score, index) => `${at(index)},${y(clip(score + std[index])).toFixed(1)}`);
     const lower = mean.map((score, index) => `${at(index)},${y(clip(score - std[index])).toFixed(1)}`).reverse();
@@ -29,11 +28,12 @@ function plot(title, series, tasks, points) {
   const box = make("div", {}, make("h3", {}, title), svg, legend, hover);
   svg.onmousemove = (event) => {
     const area = svg.getBoundingClientRect();
-    const index = Math.round((((event.clientX - area.left) / area.width) * width - left) / (width - left - right) * (steps - 1));
-    if (index < 0 || index >= steps) { hover.hidden = true; return; }
-    const now = ({ mean }) => mean[Math.round((index * (mean.length - 1)) / (steps - 1))];
+    const place = (((event.clientX - area.left) / area.width) * width - left) / (width - left - right) * tasks.length;
+    if (place < 0 || place > tasks.length) { hover.hidden = true; return; }
+    const task = Math.min(Math.floor(place), tasks.length - 1), within = (each) => Math.round((place - task) * (each - 1));
+    const now = ({ mean }) => mean[(task * mean.length) / tasks.length + within(mean.length / tasks.length)];
     const lines = [...series].sort((one, other) => now(other) - now(one)).map((one) => `${one.label} ${number(100 * now(one))}`);
-    hover.textContent = `${tasks[Math.floor(index / points)]}, evaluation ${index % points}\n${lines.join("\n")}`;
+    hover.textContent = `${tasks[task]}, evaluation ${within(points)}\n${lines.join("\n")}`;
     hover.style.left = `${Math.min(event.clientX + 14, innerWidth - 180)}px`;
     hover.style.top = `${event.clientY + 14}px`;
     hover.hidden = false;
