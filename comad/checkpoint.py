@@ -1,5 +1,6 @@
 """Pytrees on disk as safetensors: named arrays and a little text, nothing that runs."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,6 +49,15 @@ def notes(path: Path) -> dict[str, Any]:
             return {name: json.loads(text) for name, text in (file.metadata() or {}).items()}
     except (OSError, safetensors.SafetensorError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a readable checkpoint ({error})") from error
+
+
+def fingerprint(tree: Any) -> str:
+    """SHA-256 of every array of a tree with its name and kind."""
+    digest = hashlib.sha256()
+    for name, leaf in named_leaves(tree):
+        array = _as_numpy(leaf)
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 """`comad collect`: make the datasets of whole streams on this machine, from the shipped players."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from comad.datasets import library as datasets
 from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, check, open_dataset
 from comad.envs.base import Env, HostEnv
+from comad.envs.rollout import Player
 from comad.errors import UserError
 from comad.experts import library as experts
 from comad.experts.library import QUALITIES, Card, Quality
@@ -41,23 +43,24 @@ class Collect:
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets go; by default $COMAD_DATA, or data here."""
     weights: Path = experts.SHIPPED
-    """The players' weights; by default those that come with the package."""
+    """Players' weights of your own, before those that come with the package."""
 
     def run(self) -> None:
         """Collect what is missing, then show all."""
         check_seed(self.seed)
         if self.episodes is not None:
             check_positive("--episodes", self.episodes)
-        wanted = self.wanted()
+        # All players first: whoever lacks one should not hear of it after an hour.
+        wanted = [(task, quality, env := envs.make(task.env), self.player(env, quality)) for task, quality in self.wanted()]
         with progress() as bar:
-            bar_task = bar.add_task("recording", total=sum(self.count(task) for task, _ in wanted))
+            bar_task = bar.add_task("recording", total=sum(self.count(task) for task, *_ in wanted))
             paths, done = [], 0
-            for task, quality in wanted:
+            for task, quality, env, player in wanted:
                 bar.update(bar_task, description=f"recording {task.name} {quality}", completed=done)
-                for count in self.record(task, quality):
+                paths.append(datasets.place(env.spec.env, quality, self.data))
+                for count in self.record(paths[-1], env, quality, *player, self.count(task)):
                     bar.update(bar_task, completed=done + count)
                 done += self.count(task)
-                paths.append(datasets.place(envs.make(task.env).spec.env, quality, self.data))
         show_datasets([open_dataset(path) for path in paths])
 
     def wanted(self) -> list[tuple[Task, Quality]]:
@@ -74,14 +77,16 @@ class Collect:
             return self.episodes
         return LONG_EPISODES if envs.find(task.env).spec.continuous else EPISODES
 
-    def record(self, task: Task, quality: Quality) -> Any:
-        """Record one dataset, unless it is there and holds."""
-        env = envs.make(task.env)
-        player, card = experts.get(env, quality, self.weights)
-        path = datasets.place(env.spec.env, quality, self.data)
+    def player(self, env: Env[Any] | HostEnv[Any], quality: Quality) -> tuple[Player, Card]:
+        """Who plays a world, with their card."""
+        return experts.get(env, quality, experts.nearest(env, quality, self.weights))
+
+    def record(
+        self, path: Path, env: Env[Any] | HostEnv[Any], quality: Quality, player: Player, card: Card, episodes: int
+    ) -> Iterator[int]:
+        """Record one dataset, unless it is there and holds; tells how many episodes are there."""
         origin = provenance(card, env.spec.env)
         sweep(path)
-        episodes = self.count(task)
         if self.holds(path, env, origin, episodes):
             yield episodes
             return

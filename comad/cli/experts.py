@@ -61,20 +61,21 @@ class Train:
 
         with progress() as bar:
 
-            def follow(doing: str, steps: int, trained: Iterator[training.Progress]) -> dict[str, training.Chosen]:
+            def follow(doing: str, steps: int, trained: Iterator[training.Progress], closer: bool) -> dict[str, training.Chosen]:
                 bar_task = bar.add_task(f"{doing} {task.name}", total=steps)
                 for now in trained:
                     now_doing = f"{doing} {task.name}  return {now.total:.2f}  length {now.length:.1f}"
                     bar.update(bar_task, completed=now.steps, description=now_doing)
                 bar.update(bar_task, description=f"choosing among the teams of {task.name}")
-                return training.choose_teams(env, recipe.trainer, folder, recipe.chosen_by, recipe.medium)
+                return training.choose_teams(env, recipe.trainer, folder, recipe.chosen_by, recipe.medium, closer)
 
             trained = training.train(*begun, recipe.every, start, recipe.episodes, tell)
-            chosen = follow("training", recipe.trainer.steps, trained)
+            # What a closer look has found so far has no say in how far it goes: interrupted, it must end where it would have ended.
+            chosen = follow("training", recipe.trainer.steps, trained, closer=False)
             if training.leapt_over(env.spec, chosen, recipe.medium):
                 until = chosen["medium"][1].steps
                 trained = training.look_closer(*begun, max(1, recipe.every // 10), start, recipe.episodes, until, tell)
-                chosen = follow("looking closer at", until, trained)
+                chosen = follow("looking closer at", until, trained, closer=True)
         return [self.put(env, recipe, quality, found) for quality, found in chosen.items()]
 
     def recipe(self, spec: Spec) -> Recipe:
@@ -91,8 +92,8 @@ class Train:
         """The other team's expert to begin from: one trained here if there is, else the shipped one."""
         if not recipe.start:
             return None
-        folder = self.weights if (self.weights / recipe.start / "expert.safetensors").exists() else library.SHIPPED
-        return library.beginning(env, envs.make(recipe.start), folder)
+        start = envs.make(recipe.start)
+        return library.beginning(env, start, library.nearest(start, "expert", self.weights))
 
     def put(self, env: Env[Any] | HostEnv[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
         """Write one team's weights and card."""
@@ -154,7 +155,7 @@ def mean(values: Any) -> float:
 
 def show_cards(title: str, cards: list[Card]) -> None:
     """Print what teams are worth and what they took."""
-    columns = ("world", "quality", "return", "success", "length", "env steps", "minutes", "began from", "seed")
+    columns = ("world", "quality", "return", "success", "length", "over episodes", "env steps", "minutes", "began from", "seed")
     rows = [
         (
             card.env,
@@ -162,6 +163,7 @@ def show_cards(title: str, cards: list[Card]) -> None:
             f"{card.total:.3f}",
             f"{card.success:.3f}",
             f"{card.length:.2f}",
+            card.episodes,
             f"{card.steps:,}",
             f"{card.minutes:.1f}",
             card.start or "nothing",
@@ -170,4 +172,4 @@ def show_cards(title: str, cards: list[Card]) -> None:
         for card in cards
     ]
     show_table(title, columns, rows)
-    show_lines([f"Each over {card.episodes} fresh greedy episodes." for card in cards[:1]])
+    show_lines(["Means over fresh episodes, played greedily."])

@@ -27,7 +27,7 @@ def choose(stream: str | None, tasks: Sequence[str] | None) -> Stream:
     """The stream that was asked for; one with tasks of one's own is called by them, so that nobody takes it for another."""
     if tasks is None:
         if stream is None:
-            raise UserError("nothing to play: give a stream with --stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
+            raise UserError("nothing to play: give a stream, such as cn, or worlds with --tasks, such as cn-3 cn-5")
         return find_stream(stream)
     first = streams.find(stream).tasks if stream else ()
     chosen = tuple(find_task(task, first) for task in tasks)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Float64, Int
 from comad.envs import scene
 from comad.envs.ant_physics import NUM_LEGS, PLACES, SPEEDS, STEP_SECONDS, Motion, simulator
 from comad.envs.ant_tokens import LEG, SIGHTS, TORSO, VIEWS, Sight, ally_features, situate, view_name
-from comad.envs.base import rules_of
+from comad.envs.base import check_limit, rules_of
 from comad.errors import UserError
 from comad.types import Continuous, Spec, Step
 
@@ -61,8 +61,7 @@ class Ant:
                 raise UserError(f"ant: there is no leg {leg}; the legs are 1 to {NUM_LEGS}")
         if list(self.disabled) != sorted(set(self.disabled)):
             raise UserError(f"ant: give the legs that do not work once each, in order, not {self.disabled}")
-        if self.limit < 1:
-            raise UserError(f"{self.name}: the limit must be at least 1, not {self.limit}")
+        check_limit(self.name, self.limit)
 
     @cached_property
     def spec(self) -> Spec:

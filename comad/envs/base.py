@@ -115,6 +115,16 @@ class SimulatorError(UserError):
     """A simulator broke down in the middle of its episodes, which are lost and can only be played again from their starts."""
 
 
+LONGEST = 100_000
+"""Steps that an episode may be allowed: whoever plays one keeps room for all of them."""
+
+
+def check_limit(name: str, limit: int) -> None:
+    """Refuse a limit that no episode can have."""
+    if not 1 <= limit <= LONGEST:
+        raise UserError(f"{name}: the limit must be 1 to {LONGEST} steps, not {limit}")
+
+
 def rules_of(family: str, version: int, env: Any) -> str:
     """What identifies a world, as canonical JSON: its family, the version of that family's code, the settings of this instance."""
     return json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)

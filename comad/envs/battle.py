@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.envs import fighters, scene, smax
-from comad.envs.base import rules_of
+from comad.envs.base import check_limit, rules_of
 from comad.envs.fighters import Fighter
 from comad.envs.smax import SIZE, STOP, BattleWorld
 from comad.envs.units import (
@@ -66,8 +66,7 @@ class Battle:
             check_size(self.name, count)
         if bool(self.units) == bool(self.race) or (self.units and len(self.units) != self.num_agents + self.num_enemies):
             raise UserError(f"{self.name}: give the kind of each of the {self.num_agents + self.num_enemies} units, or a race to draw them")
-        if self.limit < 1:
-            raise UserError(f"{self.name}: the limit must be at least 1, not {self.limit}")
+        check_limit(self.name, self.limit)
 
     @cached_property
     def spec(self) -> Spec:

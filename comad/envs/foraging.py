@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.envs import grid, scene
-from comad.envs.base import rules_of
+from comad.envs.base import check_limit, rules_of
 from comad.errors import UserError
 from comad.tokens import full_view, other_agents
 from comad.types import Actions, Discrete, Feature, PRNGKey, Spec, StateTokens, Step, Tokens
@@ -76,7 +76,6 @@ class Foraging:
             (not 3 <= min(self.shape) <= max(self.shape) <= 255, "a board has 3 to 255 rows and columns"),
             (self.num_agents < 1 or self.num_foods < 1, "needs at least one player and one food"),
             (self.num_agents + self.num_foods > self.rows * self.columns, "the board is too small for so many players and foods"),
-            (self.limit < 1, f"the limit must be at least 1, not {self.limit}"),
             (min(self.sight, self.penalty) < 0, f"sight {self.sight} and penalty {self.penalty} must be at least 0"),
             (not 1 <= players[0] <= players[1], f"player levels must rise from at least 1, not from {players[0]} to {players[1]}"),
             (not 1 <= foods[0] <= foods[1], f"food levels must rise from at least 1, not from {foods[0]} to {foods[1]}"),
@@ -88,6 +87,7 @@ class Foraging:
         for wrong, sentence in problems:
             if wrong:
                 raise UserError(f"{self.short_name}: {sentence}")
+        check_limit(self.short_name, self.limit)
 
     @cached_property
     def spec(self) -> Spec:

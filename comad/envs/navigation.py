@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from comad.envs import grid, scene
-from comad.envs.base import rules_of
+from comad.envs.base import check_limit, rules_of
 from comad.envs.matching import has_perfect_matching
 from comad.errors import UserError
 from comad.tokens import full_view, other_agents
@@ -180,6 +180,7 @@ def make(name: str) -> Navigation | None:
     if "size" not in given:
         return published(given["agents"])
     env = Navigation(given["agents"], given["size"], given.get("limit", 50), given.get("reach", 2), sight=given.get("sight", 0))
-    if not 1 <= env.num_agents <= env.size**2 // 2 or env.limit < 1:
-        raise UserError(f"{name}: needs 1 to {env.size**2 // 2} agents on a {env.size}x{env.size} field and a limit of at least 1")
+    check_limit(name, env.limit)
+    if not 1 <= env.num_agents <= env.size**2 // 2:
+        raise UserError(f"{name}: needs 1 to {env.size**2 // 2} agents on a {env.size}x{env.size} field")
     return env

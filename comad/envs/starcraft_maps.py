@@ -149,7 +149,7 @@ def find_map(name: str) -> Rules:
     if match := RACE_PATTERN.fullmatch(map_name):
         return RaceMap(match[1], int(match[2]), int(match[3]))
     if not PATTERN.fullmatch(map_name):
-        raise unknown("StarCraft map", map_name, (*LIMITS, *PAPER_MAPS))
+        raise unknown("StarCraft map", map_name, {*LIMITS, *PAPER_MAPS})
     found = starcraft_map(name, LIMITS.get(map_name, 1))
     for count in (found.agents, found.enemies):
         check_size(name, count)

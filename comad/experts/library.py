@@ -90,6 +90,12 @@ def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> t
     return trainer_of(card).player(team, env.spec), card
 
 
+def nearest(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Path:
+    """Where to look for a world's team: in a folder of one's own if it is there, else among those that come with the package."""
+    worlds = [env, *(twin for twin, _ in twins(env))] if isinstance(env, Ant) else [env]
+    return folder if any(_weights(world, quality, folder).exists() for world in worlds) else SHIPPED
+
+
 def beginning(env: Env[Any] | HostEnv[Any], start: Env[Any] | HostEnv[Any], folder: Path = SHIPPED) -> Any:
     """What a training begins from: the weights of another world's expert, or that expert as it plays this world, where both are Ants."""
     if not isinstance(env, Ant):
@@ -117,7 +123,8 @@ def load(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> 
     weights = _weights(env, quality, folder)
     if not weights.exists():
         raise UserError(
-            f"there is no {quality} player for {env.spec.env} in {folder.name}/; 'comad experts train --tasks {env.spec.env}' makes one"
+            f"there is no {quality} player for {env.spec.env} in {folder.name}/; 'comad experts train --tasks {env.spec.env}' makes one, "
+            "and 'comad collect --weights out/experts/weights' lets it play"
         )
     card = read_card(weights.with_suffix(".json"))
     if card.rules != env.spec.rules:

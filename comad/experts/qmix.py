@@ -108,7 +108,7 @@ class Qmix:
 
     def advance(self, env: Any, state: "TrainState", iterations: int) -> tuple["TrainState", Float[Array, ""]]:
         """Play and learn."""
-        return train(self, env, state, iterations)
+        return train(self, env, state, jnp.int32(iterations))
 
     def team(self, state: "TrainState") -> Agent:
         """The agents' weights."""
@@ -224,11 +224,16 @@ def open_lanes(settings: Qmix, env: Env[Any], agent: Agent, key: PRNGKey) -> Lan
     return Lanes(world, step, jnp.ones(settings.num_worlds, bool), repeat(last_actions[None]), repeat(memory[None]))
 
 
-@partial(jax.jit, static_argnames=("settings", "env", "iterations"), donate_argnames="state")
-def train(settings: Qmix, env: Env[Any], state: TrainState, iterations: int) -> tuple[TrainState, Float[Array, ""]]:
-    """Play and learn for a number of iterations; also the mean loss."""
-    state, losses = jax.lax.scan(lambda state, _: iterate(settings, env, state), state, length=iterations)
-    return state, losses.mean()
+@partial(jax.jit, static_argnames=("settings", "env"), donate_argnames="state")
+def train(settings: Qmix, env: Env[Any], state: TrainState, iterations: Int[Array, ""]) -> tuple[TrainState, Float[Array, ""]]:
+    """Play and learn for a number of iterations, which is not part of the program, for the last call has fewer; also the mean loss."""
+
+    def one(_: Array, carry: tuple[TrainState, Float[Array, ""]]) -> tuple[TrainState, Float[Array, ""]]:
+        state, loss = iterate(settings, env, carry[0])
+        return state, carry[1] + loss
+
+    state, losses = jax.lax.fori_loop(0, iterations, one, (state, jnp.float32(0.0)))
+    return state, losses / iterations
 
 
 def iterate(settings: Qmix, env: Env[Any], state: TrainState) -> tuple[TrainState, Float[Array, ""]]:

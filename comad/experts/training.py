@@ -75,6 +75,8 @@ def train(
         tell: hears which saved states could not be relied on, and why.
     """
     identity = {"env": env.spec.env, "rules": env.spec.rules, "trainer": settings(trainer), "seed": seed, "every": every}
+    if start is not None:
+        identity["start"] = checkpoint.fingerprint(start)
     train_key, evaluation_key = jax.random.split(jax.random.key(seed))
     state = trainer.init(env, train_key)
     if start is not None:
@@ -89,7 +91,7 @@ def train(
         chunk = max(1, every // trainer.steps_per_iteration)
         began = time.monotonic() - (curve[-1].seconds if curve else 0.0)
         while int(state.iteration) < trainer.iterations:
-            state, loss = trainer.advance(env, state, min(chunk, trainer.iterations))
+            state, loss = trainer.advance(env, state, min(chunk, trainer.iterations - int(state.iteration)))
             if not math.isfinite(loss):
                 raise UserError(
                     f"the loss of {env.spec.env} stopped being finite after {curve[-1].steps if curve else 0} steps; {folder} is kept"
@@ -124,6 +126,8 @@ def look_closer(
     tell: Callable[[str], object] = lambda line: None,
 ) -> Iterator[Progress]:
     """The same training once more up to some step, evaluated more often: `choose_teams` finds the medium team that the curve leapt over."""
+    if (curve := read_curve(folder / CLOSER)) and curve[-1].steps >= until:
+        return
     for progress in train(env, trainer, seed, folder / CLOSER, every, start, episodes, tell):
         yield progress
         if progress.steps >= until:
@@ -142,13 +146,22 @@ def evaluate(env: Env[Any] | HostEnv[Any], player: Player, key: jax.Array, num_e
 
 
 def choose_teams(
-    env: Env[Any] | HostEnv[Any], trainer: Trainer[Any], folder: Path, num_episodes: int = 2000, medium: tuple[float, float] = MEDIUM
+    env: Env[Any] | HostEnv[Any],
+    trainer: Trainer[Any],
+    folder: Path,
+    num_episodes: int = 2000,
+    medium: tuple[float, float] = MEDIUM,
+    closely: bool = True,
 ) -> dict[str, Chosen]:
-    """The expert, and the first team on the way whose merit is within the given shares of its, with outcomes on fresh episodes."""
+    """The expert, and the first team on the way whose merit is within the given shares of its, with outcomes on fresh episodes.
+
+    Teams of a closer look come first, unless they are left out.
+    """
     curve = [(team_path(folder, number), progress) for number, progress in enumerate(read_curve(folder))]
     if not curve:
         raise UserError(f"{folder}: nothing has been evaluated here yet; train first")
-    closer = [(team_path(folder / CLOSER, number), progress) for number, progress in enumerate(read_curve(folder / CLOSER))]
+    curve_closer = read_curve(folder / CLOSER) if closely else []
+    closer = [(team_path(folder / CLOSER, number), progress) for number, progress in enumerate(curve_closer)]
     like, (least, most) = trainer.blank(env.spec), medium
     key = jax.random.key(2**31 - 1)
 

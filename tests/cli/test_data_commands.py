@@ -12,7 +12,7 @@ from comad.cli.data import read_published
 from comad.datasets.store import check, open_dataset, seal
 from comad.envs.navigation import published
 from comad.experts import library, qmix
-from comad.experts.library import Card
+from comad.experts.library import SHIPPED, Card
 from comad.experts.qmix import Qmix
 from comad.experts.recipes import Recipe
 from comad.types import settings
@@ -67,6 +67,16 @@ def test_collecting_makes_verified_datasets_and_keeps_those_that_hold(
     capsys.readouterr()
     assert main(["data", "verify"]) == 0
     assert capsys.readouterr().out.count("holds") == 2
+
+
+def test_teams_of_ones_own_come_first_and_shipped_ones_play_the_rest(data: Path, weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--quality", "expert", "--weights", str(weights), "--episodes", "5"]
+    assert main(["collect", "--tasks", "CN-2", "CN-3", *options]) == 0
+    cards = [json.loads((folder / "expert.json").read_text())["sha256"] for folder in (weights / "cn-2", SHIPPED / "cn-3")]
+    assert [open_dataset(data / world / "expert").provenance["weights"] for world in ("cn-2", "cn-3")] == cards
+    # Who is missing is said before anything is recorded.
+    assert main(["collect", "--tasks", "CN-4", "cn-15", *options]) == 2 and not (data / "cn-4").exists()
+    assert "'comad experts train --tasks cn-15' makes one, and 'comad collect --weights" in capsys.readouterr().err
 
 
 def test_describe_and_stats_explain(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

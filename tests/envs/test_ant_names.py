@@ -53,7 +53,7 @@ def test_one_world_has_one_name(name: str, same: str) -> None:
         "ant-without-5": "ant-without-5: there is no leg '5'; the legs are 1 to 4",
         "ant-without-1-x": "there is no leg 'x'",
         "ant-dynamics-sideways": "'sideways' stands for no legs; known: back, diagonal, front, mixed, right, normal",
-        "ant-reward-0-0t": "the limit must be at least 1, not 0",
+        "ant-reward-0-0t": "the limit must be 1 to 100000 steps, not 0",
         "ant-reward-0-obsk2": "there is no world named 'ant-reward-0-obsk2'; did you mean ant-reward-0",
         "ant-reward": "there is no world named 'ant-reward'",
         "antelope": "there is no world named 'antelope'",

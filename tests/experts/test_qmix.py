@@ -89,6 +89,10 @@ def test_a_training_goes_on_in_the_same_bits_and_refuses_another_ones_folder(tmp
     with pytest.raises(UserError, match="seed is 3 there and 4 here"):
         next(training.train(ENV, TINY, seed=4, folder=tmp_path / "whole", every=16))
 
+    # The last stretch is shorter where steps do not come out even, and ends in the same bits.
+    uneven = list(training.train(ENV, TINY, seed=3, folder=tmp_path / "uneven", every=48))
+    assert [progress.steps for progress in uneven] == [48, 64] and uneven[-1].team == whole[-1].team
+
     # Evaluated twice as often, the same training is on the same path, and ends where it is told to.
     seldom = training.train(ENV, TINY, seed=3, folder=tmp_path / "seldom", every=32)
     assert next(seldom).steps == 32
@@ -166,6 +170,12 @@ def test_a_medium_team_that_the_curve_leapt_over_is_found_by_looking_closer(tmp_
     chosen = training.choose_teams(ENV, TINY, tmp_path)
     assert chosen["medium"][1].total == 0.6 and not training.leapt_over(ENV.spec, chosen)
     assert chosen["expert"][1].total == 1.0
+
+    # How far a closer look goes is decided without it, so that one that was interrupted ends where it would have ended.
+    assert training.choose_teams(ENV, TINY, tmp_path, closely=False)["medium"][1].total == 0.9
+    monkeypatch.setattr(training, "train", lambda *_: iter([curves[tmp_path][0]]))
+    assert list(training.look_closer(ENV, TINY, 0, tmp_path, 1, None, 2, until=2)) == [], "it has been there"
+    assert len(list(training.look_closer(ENV, TINY, 0, tmp_path, 1, None, 2, until=3))) == 1
 
 
 def test_weights_are_refused_in_another_world_or_when_damaged(tmp_path: Path) -> None:

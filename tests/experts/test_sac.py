@@ -114,7 +114,7 @@ def test_a_training_outside_jax_goes_on_in_the_same_bits_and_ships_what_it_evalu
     whole = train(tmp_path / "whole")
     assert [progress.steps for progress in whole] == [64, 128, 192]
     assert len(train(tmp_path / "parts", stop=1)) == 1 and len(train(tmp_path / "parts")) == 2
-    for file in ("teams/00002.safetensors", "state.safetensors"):
+    for file in ("teams/00002.safetensors", "checkpoints/000000003.safetensors"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
 
     chosen = training.choose_teams(ENV, TINY, tmp_path / "whole", num_episodes=8)

@@ -50,8 +50,9 @@ class FiveTurns:
         return Pupil(state.iteration, team)
 
     def advance(self, env: Any, state: Pupil, iterations: int) -> tuple[Pupil, float]:
-        weight = state.weight * 1.7 + state.iteration
-        return Pupil(state.iteration + 1, weight), float(weight)
+        for _ in range(iterations):
+            state = Pupil(state.iteration + 1, state.weight * 1.7 + state.iteration)
+        return state, float(state.weight)
 
     def team(self, state: Pupil) -> Array:
         return state.weight

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
 import teaching
 from counting import commits, content, put, train
@@ -153,6 +154,21 @@ def test_a_training_of_experts_skips_what_is_damaged_and_minds_no_clock(tmp_path
         tried()
     with pytest.raises(UserError, match="holds another run: seed is 0 there and 1 here"):
         next(iter(training.train(teaching.ENV, teaching.FiveTurns(), 1, tmp_path / "whole", every=10)))
+    # Nor is a training that began from one team that of another.
+    list(training.train(teaching.ENV, teaching.FiveTurns(), 0, tmp_path / "from", every=10, start=jnp.float32(2.0)))
+    assert teaching.end(tmp_path / "from") != whole
+    with pytest.raises(UserError, match=r"holds another run: start is .* there and .* here"):
+        next(iter(training.train(teaching.ENV, teaching.FiveTurns(), 0, tmp_path / "from", every=10, start=jnp.float32(3.0))))
+    assert list(training.train(teaching.ENV, teaching.FiveTurns(), 0, tmp_path / "from", every=10, start=jnp.float32(2.0))) == []
+
+
+def test_a_training_ends_at_its_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "evaluate", teaching.evaluate)
+    seldom = training.train(teaching.ENV, teaching.FiveTurns(), 0, tmp_path / "seldom", every=20)
+    assert [progress.steps for progress in seldom] == [20, 40, 50]
+    assert teaching.train(tmp_path / "often") == []
+    last = [training.read_curve(tmp_path / name)[-1].team for name in ("seldom", "often")]
+    assert last[0] == last[1]
 
 
 @pytest.fixture(scope="module")
