@@ -175,7 +175,10 @@ def _put_in_place(temporary: Path, path: Path) -> None:
         os.replace(temporary, path)
         temporary = old
     failpoints.reach("after-folder-name")
-    shutil.rmtree(temporary)
+    if temporary.is_symlink():  # the name was a link; what it led to belongs to somebody else
+        temporary.unlink()
+    else:
+        shutil.rmtree(temporary)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -1,5 +1,6 @@
 """A trained team inside one's own program: load a run, show it what the agents see, get what they do."""
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from comad.envs.base import Env, HostEnv
 from comad.errors import MALFORMED, UserError
 from comad.methods.base import Method, Recognizes
 from comad.runs import checkpoints
+from comad.runs.checkpoints import describe_skipped
 from comad.runs.folder import journal_path
 from comad.runs.record import RunRecord, read_run
 from comad.tokens import complete, full_view, no_actions
@@ -32,6 +34,8 @@ class Trained:
     state: Any
     heads: tuple[int, ...]
     """Which head played each task when all were last evaluated."""
+    warnings: tuple[str, ...]
+    """Why it is not the newest, if it is not."""
 
     @property
     def newest(self) -> int:
@@ -40,7 +44,8 @@ class Trained:
 
     def number(self, task: str) -> int:
         """A task's place in the stream, by its name or its world's; where it comes again, the last one that was begun."""
-        places = [place for place, known in enumerate(self.stream.tasks) if task.lower() in (known.name.lower(), known.env.lower())]
+        names = [{known.name.lower(), known.env.lower(), env.spec.env} for known, env in zip(self.stream.tasks, self.worlds, strict=True)]
+        places = [place for place, known in enumerate(names) if task.lower() in known]
         if places:
             return max((place for place in places if place <= self.newest), default=places[0])
         raise UserError(f"{self.record.path} was not trained on {task!r}, but on {', '.join(known.name for known in self.stream.tasks)}")
@@ -67,12 +72,17 @@ def restore(path: Path) -> Trained:
     if found is None or not record.scores:
         reason = f": {next(iter(skipped.values()))}" if skipped else ""
         raise UserError(f"{path} has no checkpoint to load{reason}; 'comad train' makes one")
+    # Lines that are newer than the checkpoint tell of heads that it may not have.
+    vouched = journal_path(path, "scores").read_bytes()[: found.journals["scores"].size].count(b"\n")
+    record = replace(record, scores=record.scores[:vouched])
+    if not record.scores:
+        raise UserError(f"{path} has no checkpoint of a team that was evaluated; 'comad train' goes on to make one")
     specs = tuple(env.spec for env in worlds)
     like = jax.eval_shape(partial(method.init, stream=stream, specs=specs, updates=stream.updates), jax.random.key(0))
     heads = tuple(head for _, head in record.routed())
     if len(heads) != len(worlds):
         raise UserError(f"{journal_path(record.path, 'scores')} tells heads of {len(heads)} tasks, not {len(worlds)}; train it again")
-    return Trained(record, method, stream, worlds, checkpoint.load(found.path, like), heads)
+    return Trained(record, method, stream, worlds, checkpoint.load(found.path, like), heads, tuple(describe_skipped(skipped, found)))
 
 
 class Policy:
@@ -104,6 +114,8 @@ class Policy:
             seed: decides what is drawn.
         """
         trained = restore(Path(path))
+        for line in trained.warnings:
+            warnings.warn(line, stacklevel=2)
         return cls(trained, trained.heads[trained.newest if task is None else trained.number(task)], greedy, seed)
 
     def recognize(self, situations: StateTokens) -> int:

@@ -101,7 +101,7 @@ def portray(sitter: Sitter, advance: Callable[[], object] = lambda: None) -> dic
         portrait["replays"].append(replay(sitter.trained, task))
         advance()
     if sitter.lessons:
-        samples = [lesson.sample() for lesson in sitter.lessons]
+        samples = [Sample(lesson.sample(), *lesson.clock()) for lesson in sitter.lessons]
         portrait["skills"] = skill_plane(sitter, samples, advance)
         portrait["reuse"] = reuse(sitter, samples, advance)
     return portrait
@@ -152,16 +152,27 @@ def familiarity(trained: Trained, episode: Episode) -> list[list[float]]:
     return rounded(scores[np.isfinite(scores).all(-1), : episode.length + 1].T)
 
 
-def skill_plane(sitter: Sitter, samples: Sequence[Batch], advance: Callable[[], object]) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Sample:
+    """Some of a task's data, and when it was."""
+
+    batch: Batch
+    number: np.ndarray
+    """By row and time, of the moment in its episode."""
+    length: np.ndarray
+    """Of that episode."""
+
+
+def skill_plane(sitter: Sitter, samples: Sequence[Sample], advance: Callable[[], object]) -> dict[str, Any] | None:
     """Skills of the tasks learned by then after every task, in the plane in which those of the last stage differ most."""
     trained = sitter.trained
-    if jax.eval_shape(partial(_infer, trained.method), trained.state, jnp.int32(0), samples[0])[1].shape[-1] == 0:
+    if jax.eval_shape(partial(_infer, trained.method), trained.state, jnp.int32(0), samples[0].batch)[1].shape[-1] == 0:
         return None
     picked = [pick_points(sample, task) for task, sample in enumerate(samples)]
     clouds, heads = [], []
     for learned, end in enumerate(sitter.ends, start=1):
         state = checkpoint.load(end.path, trained.state)
-        inferred = [_infer(trained.method, state, jnp.int32(task), samples[task]) for task in range(learned)]
+        inferred = [_infer(trained.method, state, jnp.int32(task), samples[task].batch) for task in range(learned)]
         clouds.append(np.concatenate([np.asarray(skills)[points.place] for (_, skills), points in zip(inferred, picked, strict=False)]))
         heads.append([int(head) for head, _ in inferred])
         advance()
@@ -193,13 +204,12 @@ class Points:
     """How much of the episode had passed, from 0 to 1."""
 
 
-def pick_points(sample: Batch, task: int) -> Points:
+def pick_points(sample: Sample, task: int) -> Points:
     """A choice of histories at whose end an agent acted; always the same one, so that stages can be compared."""
-    rows, moments, agents = np.nonzero(np.asarray(acting(sample)))
+    rows, moments, agents = np.nonzero(np.asarray(acting(sample.batch)))
     chosen = np.sort(np.random.default_rng(task).permutation(len(rows))[:POINTS])
     place = rows[chosen], moments[chosen], agents[chosen]
-    number, length = clock(sample)
-    return Points(place, number[place[:2]] / length[place[:2]])
+    return Points(place, sample.number[place[:2]] / sample.length[place[:2]])
 
 
 @dataclass(frozen=True)
@@ -229,37 +239,25 @@ class Plane:
         return (cloud - self.center) @ self.directions
 
 
-def reuse(sitter: Sitter, samples: Sequence[Batch], advance: Callable[[], object]) -> list[dict[str, Any]]:
+def reuse(sitter: Sitter, samples: Sequence[Sample], advance: Callable[[], object]) -> list[dict[str, Any]]:
     """By task and tenth of its recorded episodes, what every opened head had to say there, in the end."""
     tasks = []
     for lesson, sample in zip(sitter.lessons, samples, strict=True):
-        weights, opened = (np.asarray(part) for part in _weigh(sitter.trained.method, sitter.trained.state, sample.state))
+        weights, opened = (np.asarray(part) for part in _weigh(sitter.trained.method, sitter.trained.state, sample.batch.state))
         tasks.append({"task": lesson.task.name, "weights": rounded(by_tenth(weights[opened], sample))})
         advance()
     return tasks
 
 
-def by_tenth(values: np.ndarray, sample: Batch) -> np.ndarray:
+def by_tenth(values: np.ndarray, sample: Sample) -> np.ndarray:
     """Means ``[tenth, head]`` over episodes of values ``[head, row, time]``.
 
     A state of an episode of n states lasts for the n-th part of it, so that the tenths of short episodes are not empty.
     """
-    number, length = clock(sample)
-    begin, end = ((number + late) / (length + 1) * TENTHS for late in (0, 1))
+    begin, end = ((sample.number + late) / (sample.length + 1) * TENTHS for late in (0, 1))
     tenth = np.arange(TENTHS)[:, None, None]
-    shares = np.clip(np.minimum(end, tenth + 1) - np.maximum(begin, tenth), 0.0, None) * np.asarray(sample.present)
+    shares = np.clip(np.minimum(end, tenth + 1) - np.maximum(begin, tenth), 0.0, None) * np.asarray(sample.batch.present)
     return np.einsum("krt,hrt->kh", shares, values) / shares.sum((1, 2))[:, None]
-
-
-def clock(sample: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """By row and time, the number of the moment in its episode and that episode's length; padding has no meaning."""
-    first, present = (np.asarray(flags).ravel() for flags in (sample.first, sample.present))
-    places = np.arange(len(first))
-    # Rows can be read as one, because each begins with a first moment; empty ones are all padding, and before all episodes if they lead.
-    number = places - np.maximum.accumulate(np.where(first, places, 0))
-    episode = np.cumsum(first)
-    length = np.maximum(np.bincount(episode, present)[episode].astype(int) - 1, 0)
-    return number.reshape(sample.first.shape), length.reshape(sample.first.shape)
 
 
 def rounded(values: Any, digits: int = DIGITS) -> Any:

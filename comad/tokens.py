@@ -1,12 +1,15 @@
 """Operations on tokens that hold for every world: the view of a team that sees all, and the marks every agent carries."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from comad.errors import UserError
 from comad.types import ID_BITS, Actions, Continuous, Discrete, PRNGKey, Spec, StateTokens, Tokens
 
 UNAVAILABLE = -1e9
@@ -105,3 +108,20 @@ def draw_available(key: PRNGKey, available: Bool[Array, "*batch agent action"]) 
     count = available.sum(-1)
     chosen = (jax.random.uniform(key, count.shape) * count).astype(jnp.int32)
     return (available.cumsum(-1) > chosen[..., None]).argmax(-1)
+
+
+def check_alike(specs: Sequence[Spec]) -> None:
+    """Refuse worlds that no single team can play, because their tokens or actions are not of one kind."""
+    first = specs[0]
+    for spec in specs:
+        for what in ("own", "ally", "target", "state_agent", "state_target", "context", "actions"):
+            ours, theirs = (_kind(getattr(one, what)) for one in (first, spec))
+            if ours != theirs:
+                raise UserError(f"one team cannot play both {first.env} and {spec.env}: their {what} is not alike ({ours} and {theirs})")
+
+
+def _kind(part: Any) -> str:
+    """What networks depend on of a part of a spec."""
+    if isinstance(part, Discrete):
+        return f"{len(part.base)} actions{' and aimed ones' if part.targeted else ''}"
+    return f"vectors of {len(part.components)}" if isinstance(part, Continuous) else f"{len(part)} features"

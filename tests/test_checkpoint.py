@@ -73,6 +73,12 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert read_json(target / "part.json") == {"a": 1}
     with pytest.raises(UserError, match="cannot be read as JSON"):
         read_json(tmp_path / "absent.json")
+    # What a link leads to belongs to somebody else: the name is taken, that folder is left alone.
+    (tmp_path / "link").symlink_to(target)
+    with new_folder(tmp_path / "link") as folder:
+        write_json(folder / "part.json", {"a": 2})
+    assert read_json(tmp_path / "link" / "part.json") == {"a": 2} and read_json(target / "part.json") == {"a": 1}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link"]
 
 
 def test_a_simulators_numbers_keep_their_double_precision(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ ALLOWED = {
     "errors": set(),
     "failpoints": set(),
     "types": {"errors"},
-    "tokens": {"types"},
+    "tokens": {"errors", "types"},
     "files": {"errors", "failpoints"},
     "checkpoint": {"errors", "files"},
     "cache": set(),

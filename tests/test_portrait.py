@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from learners import make, small_batch
 from recorded import FULL_VIEW, record
 
 from comad.datasets import library
+from comad.datasets.packing import Pieces
 from comad.envs.episodes import Episode
 from comad.envs.navigation import Navigation
 from comad.envs.scene import AGENT, Mark, Scene
@@ -25,10 +27,10 @@ from comad.methods import METHODS
 from comad.methods.base import Portrays
 from comad.methods.comad import Comad
 from comad.methods.ft import Ft
-from comad.portrait import Plane, Sitter, by_tenth, clock, drawing, find_sitter, pick_points, portray, write
+from comad.portrait import Plane, Sample, Sitter, by_tenth, drawing, find_sitter, pick_points, portray, write
 from comad.runs.folder import PORTRAIT
 from comad.tokens import complete, no_actions
-from comad.types import Batch
+from comad.training.lessons import Lesson
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +107,9 @@ def test_a_stage_per_task_shows_the_skills_of_its_own_time(sitter: Sitter, portr
     stages = portrait["skills"]["stages"]
     assert [stage["after"] for stage in stages] == [task.name for task in STREAM.tasks]
     assert stages[0]["task"] == stages[0]["head"] == [0] * 150 and stages[1]["task"] == stages[1]["head"] == [0] * 150 + [1] * 150
-    samples = [lesson.sample() for lesson in sitter.lessons]
+    samples = [sampled(lesson) for lesson in sitter.lessons]
     picked = [pick_points(sample, task) for task, sample in enumerate(samples)]
-    owns = [np.asarray(sample.tokens.own)[points.place][:, :3] for sample, points in zip(samples, picked, strict=True)]
+    owns = [np.asarray(sample.batch.tokens.own)[points.place][:, :3] for sample, points in zip(samples, picked, strict=True)]
     plane = Plane.fit(np.concatenate([21 * owns[0], 22 * owns[1]]))
     expected = plane.project(11 * owns[0]), plane.project(np.concatenate([21 * owns[0], 22 * owns[1]]))
     assert all(np.allclose(stage["points"], points, atol=1e-3) for stage, points in zip(stages, expected, strict=True))
@@ -116,17 +118,17 @@ def test_a_stage_per_task_shows_the_skills_of_its_own_time(sitter: Sitter, portr
 
 
 def test_points_are_different_histories_at_whose_end_somebody_acted(sitter: Sitter) -> None:
-    sample = sitter.lessons[0].sample()
+    sample = sampled(sitter.lessons[0])
     rows, moments, agents = pick_points(sample, 0).place
-    assert np.asarray(sample.step)[rows, moments].all() and len(set(zip(rows, moments, agents, strict=True))) == 150
+    assert np.asarray(sample.batch.step)[rows, moments].all() and len(set(zip(rows, moments, agents, strict=True))) == 150
 
 
 def test_weights_of_the_opened_heads_sum_to_one(sitter: Sitter, portrait: dict[str, Any]) -> None:
     assert [entry["task"] for entry in portrait["reuse"]] == [task.name for task in STREAM.tasks]
     weights = np.array([entry["weights"] for entry in portrait["reuse"]])
     assert weights.shape == (2, 10, 2) and np.allclose(weights.sum(-1), 1.0, atol=2e-3)
-    sample = sitter.lessons[1].sample()
-    assert np.allclose(weights[1, :, 1:], by_tenth(np.asarray(sample.state.agents)[None, ..., 0, 0], sample), atol=1e-3)
+    sample = sampled(sitter.lessons[1])
+    assert np.allclose(weights[1, :, 1:], by_tenth(np.asarray(sample.batch.state.agents)[None, ..., 0, 0], sample), atol=1e-3)
 
 
 def test_the_plane_lies_where_a_cloud_is_widest() -> None:
@@ -142,17 +144,28 @@ def test_the_plane_lies_where_a_cloud_is_widest() -> None:
     assert np.allclose(Plane.fit(np.ones((3, 2))).explained, 0.0)
 
 
-def marked(first: str, present: str) -> Batch:
-    """A batch of which only the flags matter, one text per flag and one word per row."""
-    flags = [jnp.array([[letter == "x" for letter in row] for row in text.split()]) for text in (first, present)]
-    return eqx.tree_at(lambda batch: (batch.first, batch.present), small_batch(), tuple(flags))
+def sampled(lesson: Lesson) -> Sample:
+    return Sample(lesson.sample(), *lesson.clock())
+
+
+def test_a_moment_knows_when_it_was_whether_episodes_are_whole_or_cut(sitter: Sitter) -> None:
+    whole = sitter.lessons[0]
+    pieces = Pieces(tuple(whole.dataset.starts.tolist()), tuple(whole.dataset.lengths.tolist()), 12, window=2)
+    for lesson in (whole, replace(whole, packing=pieces)):
+        sample = sampled(lesson)
+        there, first, step = (np.asarray(flags) for flags in (sample.batch.present, sample.batch.first, sample.batch.step))
+        number, length = sample.number, sample.length
+        assert (number[there] >= 0).all() and (number[there] <= length[there]).all() and (number[first & there] == 0).all()
+        assert (number[step] < length[step]).all() and (np.diff(number, axis=1)[step[:, :-1]] == 1).all()
+    assert len(np.unique(number[there])) > 3, "not only beginnings"
 
 
 def test_tenths_of_short_episodes_are_filled_by_the_states_that_last_through_them() -> None:
     # Nothing in the first row; two states and three in the second, then padding; one episode of two states in the third.
-    sample = marked("...... x.x... x.....", "...... xxxxx. xx....")
-    number, length = clock(sample)
-    assert number[1, :5].tolist() == [0, 1, 0, 1, 2] and length[1, :5].tolist() == [1, 1, 2, 2, 2] and length[2, 0] == 1
+    there = jnp.array([[letter == "x" for letter in row] for row in ("......", "xxxxx.", "xx....")])
+    number = np.array([[0] * 6, [0, 1, 0, 1, 2, 0], [0, 1, 0, 0, 0, 0]])
+    length = np.array([[1] * 6, [1, 1, 2, 2, 2, 1], [1] * 6])
+    sample = Sample(eqx.tree_at(lambda batch: batch.present, small_batch(), there), number, length)
     values = np.array([[[99] * 6, [1, 2, 3, 6, 9, 99], [5, 6, 99, 99, 99, 99]]], float)
     means = by_tenth(values, sample)[:, 0]
     # The fourth tenth is shared: the middle state of three begins a third of the way.

@@ -14,7 +14,7 @@ from comad.datasets import library
 from comad.datasets.hdf5 import export_hdf5, import_hdf5, world_name
 from comad.datasets.layout import Column
 from comad.datasets.packing import Packing
-from comad.datasets.store import Dataset, check, check_world, open_dataset
+from comad.datasets.store import Dataset, check, check_world, open_dataset, refuse_damaged
 from comad.errors import UserError
 from comad.streams import battle
 from comad.training.loop import LONG_BATCH
@@ -107,8 +107,6 @@ class Import:
 
     def run(self) -> None:
         """Import, check and show."""
-        if Path(self.quality).name != self.quality or self.quality.startswith("."):
-            raise UserError(f"--quality must be a plain name, not {self.quality!r}")
         destination = library.place(world_name(self.task), self.quality, self.data)
         show_datasets([import_hdf5(self.source, self.task, self.quality, destination)])
 
@@ -126,7 +124,7 @@ class Export:
 
     def run(self) -> None:
         """Write and say where."""
-        written = export_hdf5(open_dataset(library.find(self.dataset, self.data)), self.out)
+        written = export_hdf5(refuse_damaged(open_dataset(library.find(self.dataset, self.data))), self.out)
         show_lines([f"wrote {written} ({written.stat().st_size / 1e6:.2f} MB)"])
 
 
@@ -276,11 +274,18 @@ def show_actions(dataset: Dataset) -> None:
     show_table("Actions taken", ("action", "times", "share", ""), rows)
 
 
+COLUMNS = {"stream", "task", "quality", "avg_length", "avg_return"}
+"""That a published table must have."""
+
+
 def read_published(path: Path) -> dict[tuple[str, str], dict[str, str]]:
     """Published rows by world and quality."""
     try:
         with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            rows = list(reader)
+        if missing := COLUMNS - set(reader.fieldnames or ()):
+            raise KeyError(*sorted(missing))
         worlds = {_published_name(stream.name, task.name): task.env for stream in streams.STREAMS.values() for task in stream.tasks}
         known = [(worlds.get(_published_name(row["stream"], row["task"])), row) for row in rows]
     except (OSError, KeyError, AttributeError, UnicodeDecodeError, csv.Error) as error:

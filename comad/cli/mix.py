@@ -11,7 +11,7 @@ from comad.cli.tasks import choose
 from comad.cli.terminal import check_positive, progress, show_lines
 from comad.datasets import library
 from comad.datasets.mix import mix
-from comad.datasets.store import open_dataset
+from comad.datasets.store import open_dataset, refuse_damaged
 from comad.errors import UserError
 
 
@@ -44,7 +44,7 @@ class Mix:
         with progress() as bar:
             bar_task = bar.add_task("mixing", total=len(worlds))
             for world in worlds:
-                parts = [open_dataset(library.find(f"{world}/{quality}", self.data)) for quality in self.of]
+                parts = [refuse_damaged(open_dataset(library.find(f"{world}/{quality}", self.data))) for quality in self.of]
                 made = mix(library.place(world, self.quality, self.data), parts, self.quality, self.episodes)
                 lines.append(
                     f"{made.path}: {made.recorded.episodes} episodes, return {made.recorded.total:.3f}, success {made.recorded.success:.3f}"

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from comad.cli.terminal import show_lines
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player, RandomPlayer, episode_keys
 from comad.errors import UserError
@@ -17,6 +18,7 @@ from comad.experts.library import Quality
 from comad.methods.base import Recognizes
 from comad.policy import Trained, restore
 from comad.runs.folder import SETTINGS
+from comad.tokens import check_alike
 from comad.types import StateTokens
 
 RECOGNIZED_FROM = 64
@@ -39,6 +41,7 @@ class Source:
     def player(self, env: Env[Any] | HostEnv[Any]) -> Player:
         """The team for a world."""
         if self.trained:
+            check_alike([self.trained.worlds[0].spec, env.spec])
             return Team(self.trained.state, jnp.int32(self.head(env)), jnp.array(self.greedy), self.trained.method)
         return library.get(env, self.quality)[0] if self.quality else RandomPlayer(env.spec)
 
@@ -66,7 +69,9 @@ def find_teams(run: Path | None, random: bool, quality: Quality | None, greedy: 
         raise UserError("who is to play? give either the folder of a run, or --random, or --quality expert, or --quality medium")
     if run is None and greedy:
         raise UserError("--greedy is for trained teams: give the folder of a run")
-    return Source(quality, restore(run) if run else None, greedy)
+    trained = restore(run) if run else None
+    show_lines(trained.warnings if trained else ())
+    return Source(quality, trained, greedy)
 
 
 def is_run(name: str) -> bool:

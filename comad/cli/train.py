@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,9 +25,11 @@ from comad.methods import METHODS
 from comad.methods.base import settled
 from comad.metrics import backward_transfer, performance
 from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
+from comad.runs.checkpoints import describe_skipped
 from comad.runs.folder import read_settings
 from comad.runs.record import MODES, Mode, RunRecord, read_run, usual_mode
 from comad.runs.run import Run, open_run
+from comad.tokens import check_alike
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import Budget, Evaluated, Event, Heads, Learned, Stopped, check_fit, train, window_of
 from comad.training.provenance import identify
@@ -84,6 +86,7 @@ class Training(Generic[Settings]):
         updates = stream.updates if self.updates is None else self.updates
         check_positive("--updates", updates)
         specs = tuple(envs.find(task.env).spec for task in stream.tasks)
+        check_alike(specs)
         budget = Budget.of(specs[0], updates, self.evaluations, self.episodes, self.batch)
         stream = replace(stream, updates=updates)
         method: Any = settled(self.method, specs[0])
@@ -114,12 +117,12 @@ class Training(Generic[Settings]):
                     wished.append(signal.SIGHUP)
                 return bool(wished)
 
-            for event in train(method, stream, lessons, self.seed, budget, run, stop):
+            for number, event in enumerate(train(method, stream, lessons, self.seed, budget, run, stop)):
+                if number == 0:
+                    display.say(describe_skipped(run.skipped, run.found))
                 display.show(event)
                 track()
                 stopped = isinstance(event, Stopped)
-        for name, reason in run.skipped.items():
-            show_lines([f"checkpoint {name} could not be used ({reason}); an earlier one was"])
         if stopped:  # a wish that came with the very last update changed nothing
             show_lines(
                 [f"stopped after update {display.done} of {display.total}; everything is saved in {run.folder}, the same command goes on"]
@@ -156,11 +159,16 @@ class Display:
         self.scores, self.rate = "", ""
         self.clock: tuple[float, int] | None = None
 
+    def say(self, lines: Sequence[str]) -> None:
+        """Lines that stay above the bar."""
+        for line in lines:
+            self.bar.console.print(line, markup=False, highlight=False)
+
     def show(self, event: Event) -> None:
         """Take notice of an event."""
         name = self.stream.tasks[event.task].name
         if isinstance(event, Heads) and event.when == "begin" and event.heads:
-            self.bar.console.print(describe_choice(name, event.heads), markup=False, highlight=False)
+            self.say([describe_choice(name, event.heads)])
         if isinstance(event, Evaluated):
             self.scores = "  ".join(f"{score:.2f}" for score in event.scores[self.mode]["score"])
             self.clock = None

@@ -12,7 +12,9 @@ def root(folder: Path | None = None) -> Path:
 
 
 def place(env: str, quality: str, folder: Path | None = None) -> Path:
-    """Where the dataset of a world and a quality lies."""
+    """Where the dataset of a world and a quality lies. A quality is a folder's name: anything else would be a place of something else."""
+    if not quality or quality.startswith(".") or Path(quality).name != quality:
+        raise UserError(f"a quality of data must be a plain name, such as expert, not {quality!r}")
     return root(folder) / env / quality
 
 

@@ -62,6 +62,10 @@ class Dataset:
         """Steps of every episode; it has one moment more."""
         return self.arrays["episode.length"]
 
+    def episode_of(self, moments: np.ndarray) -> np.ndarray:
+        """The number of the episode that each moment is part of."""
+        return np.searchsorted(np.asarray(self.starts), moments, side="right") - 1
+
     def read(self, name: str, moments: Any = slice(None)) -> np.ndarray:
         """Values of a column as the program sees them."""
         return decode(self.columns[name], np.asarray(self.arrays[name][moments]))
@@ -206,6 +210,13 @@ def check(dataset: Dataset) -> list[str]:
     if not problems and statistics(dataset.spec, dataset.arrays) != dataset.recorded:
         problems.append("manifest.json: the statistics are not those of the arrays")
     return problems
+
+
+def refuse_damaged(dataset: Dataset) -> Dataset:
+    """The dataset, if it can be trusted: whatever is made of a damaged one would look sound."""
+    if problems := check(dataset):
+        raise UserError(f"{dataset.path}: {problems[0]}; collect or import it again")
+    return dataset
 
 
 def _check_values(dataset: Dataset) -> list[str]:

@@ -18,6 +18,7 @@ from comad.envs.rollout import Outcome, Player, episode_keys, rollout
 from comad.errors import UserError
 from comad.experts.base import Trainer
 from comad.files import sha256
+from comad.runs.checkpoints import describe_skipped
 from comad.runs.folder import journal_path
 from comad.runs.journal import read_journal
 from comad.runs.run import open_run
@@ -83,8 +84,8 @@ def train(
         state = trainer.begin_from(state, start)
     with open_run(folder, {"identity": identity}) as run:
         found = run.resume()
-        for name, reason in run.skipped.items():
-            tell(f"checkpoint {name} could not be used ({reason}); an earlier one was")
+        for line in describe_skipped(run.skipped, found):
+            tell(line)
         if found:
             state = checkpoint.load(found.path, state)
         curve = read_curve(folder)

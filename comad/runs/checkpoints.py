@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,12 @@ def newest(folder: Path) -> tuple[Checkpoint | None, dict[str, str]]:
         except UserError as error:
             skipped[path.name] = str(error)
     return None, skipped
+
+
+def describe_skipped(skipped: Mapping[str, str], found: Checkpoint | None) -> list[str]:
+    """For people, which checkpoints could not be used and why, and what was instead."""
+    instead = "an earlier one was" if found else "there is no earlier one, so all is made again"
+    return [f"checkpoint {name} could not be used ({reason}); {instead}" for name, reason in skipped.items()]
 
 
 def load(folder: Path, path: Path) -> Checkpoint:

@@ -60,7 +60,7 @@ def journal_path(folder: Path, name: JournalName) -> Path:
 
 def checkpoint_files(folder: Path, suffix: str) -> list[Path]:
     """The files of checkpoints with this ending, oldest first."""
-    found = [path for path in (folder / CHECKPOINTS).glob(f"*{suffix}") if _CHECKPOINT.fullmatch(path.name)]
+    found = [path for path in refuse_link(folder / CHECKPOINTS).glob(f"*{suffix}") if _CHECKPOINT.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.stem))
 
 

@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from comad import failpoints
-from comad.files import write_json
+from comad.errors import UserError
+from comad.files import refuse_link, write_json
 from comad.runs import checkpoints
 from comad.runs.checkpoints import Checkpoint
 from comad.runs.folder import COST, JOURNALS, JournalName, claim, disk_errors, journal_path, locked, read_cost, refuse_foreign, sweep
 from comad.runs.journal import Journal, Record
+
+UNSAVED = 2
+"""Most evaluations that a run can have noted before its first checkpoint; more say that it had some, which did not come along."""
 
 
 class Run:
@@ -20,6 +24,8 @@ class Run:
         self.folder = folder
         self.skipped: dict[str, str] = {}
         """Checkpoints that ``resume`` could not rely on, by file name, each with the reason."""
+        self.found: Checkpoint | None = None
+        """The one that it relied on."""
         self._journals: dict[JournalName, Journal] = {}
         self._position: int | None = None
 
@@ -31,13 +37,23 @@ class Run:
         self.close()
         with disk_errors(self.folder):
             found, self.skipped = checkpoints.newest(self.folder)
+            if found is None and not self.skipped:
+                self._refuse_to_forget()
             for name in JOURNALS:
                 self._journals[name] = Journal(journal_path(self.folder, name), found.journals[name].size if found else 0)
                 failpoints.reach("after-truncation")
             if found:
                 checkpoints.delete_older(self.folder, found.position)
-        self._position = found.position if found else -1
+        self._position, self.found = found.position if found else -1, found
         return found
+
+    def _refuse_to_forget(self) -> None:
+        """Stop before records are cut that were kept without their checkpoints."""
+        scores = journal_path(self.folder, "scores")
+        if scores.exists() and refuse_link(scores).read_bytes().count(b"\n") > UNSAVED:
+            raise UserError(
+                f"{self.folder} keeps the records of a run without its checkpoints; remove it to start over, or train elsewhere"
+            )
 
     def append(self, journal: JournalName, record: Record) -> None:
         """Add a line to a journal. It lasts from the next checkpoint on."""

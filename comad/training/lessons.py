@@ -14,7 +14,7 @@ from comad import envs, streams
 from comad.datasets import library
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Index, Packing, Pieces
-from comad.datasets.store import Dataset, check, check_world, open_dataset
+from comad.datasets.store import Dataset, check_world, open_dataset, refuse_damaged
 from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.types import Batch, Spec, Stream, Task
@@ -68,9 +68,19 @@ class Lesson:
     def samples(self, count: int) -> Iterator[Batch]:
         """Several draws as large; the first is what training goes by."""
         resident = self.upload()
-        for first in range(0, count * SAMPLE_BATCHES, SAMPLE_BATCHES):
-            parts = [self.packing.index(SAMPLE_SEED, self.number, first + batch) for batch in range(SAMPLE_BATCHES)]
-            yield _gather(self.shape, resident, jax.tree.map(lambda *rows: np.concatenate(rows), *parts))
+        for number in range(count):
+            yield _gather(self.shape, resident, self._sampled(number))
+
+    def clock(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the sample, by row and time: a moment's number in its episode, and that episode's length; padding has no meaning."""
+        moments = np.asarray(self._sampled(0).moment)
+        episodes = self.dataset.episode_of(moments)
+        return moments - np.asarray(self.dataset.starts)[episodes], np.asarray(self.dataset.lengths)[episodes]
+
+    def _sampled(self, number: int) -> Index:
+        first = number * SAMPLE_BATCHES
+        parts = [self.packing.index(SAMPLE_SEED, self.number, first + batch) for batch in range(SAMPLE_BATCHES)]
+        return jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
 
 
 _gather = jax.jit(gather, static_argnums=0)
@@ -111,9 +121,7 @@ def _pack(dataset: Dataset, batch: int, window: int | None) -> Packing | Pieces:
 def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
     dataset = open_dataset(place)
     check_world(dataset, env.spec)
-    if problems := check(dataset):
-        raise UserError(f"{place}: {problems[0]}; collect or import it again")
-    return dataset
+    return refuse_damaged(dataset)
 
 
 def _how_to_make(stream: Stream, quality: str, folder: Path | None) -> str:

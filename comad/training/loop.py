@@ -320,8 +320,7 @@ def _note_heads(run: Run, method: Method[Any], state: Any, lesson: Lesson, when:
 
 def _diverged(lesson: Lesson, name: str, update: int, indices: Index, place: int, run: Run) -> UserError:
     index = jax.tree.map(lambda leaf: leaf[place], indices)
-    starts = np.asarray(lesson.dataset.starts)
-    episodes = np.unique(np.searchsorted(starts, index.moment[index.present], side="right") - 1)
+    episodes = np.unique(lesson.dataset.episode_of(index.moment[index.present]))
     return UserError(
         f"{name} stopped being finite at update {update} of {lesson.task.name}, whose batch holds episodes "
         f"{', '.join(map(str, episodes))} of {lesson.dataset.path}; {run.folder} keeps the last good checkpoint"

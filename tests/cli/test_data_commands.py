@@ -11,6 +11,7 @@ from comad.cli import main
 from comad.cli.data import read_published
 from comad.datasets.store import check, open_dataset, seal
 from comad.envs.navigation import published
+from comad.errors import UserError
 from comad.experts import library, qmix
 from comad.experts.library import SHIPPED, Card
 from comad.experts.qmix import Qmix
@@ -102,9 +103,13 @@ def test_describe_and_stats_explain(data: Path, tmp_path: Path, capsys: pytest.C
 
 def test_published_tasks_are_found_under_the_names_that_tables_give_them(tmp_path: Path) -> None:
     rows = ["CN,CN-2", "Reward,Reward-45", "Dynamics,Dynamics-Front", "Protoss,Protoss-10v11", "Marines,5m_vs_6m", "Chess,Chess-1"]
-    (tmp_path / "table.csv").write_text("stream,task,quality\n" + "".join(f"{row},expert\n" for row in rows))
+    (tmp_path / "table.csv").write_text("stream,task,quality,avg_length,avg_return\n" + "".join(f"{row},expert,1,1\n" for row in rows))
     worlds = [world for world, _ in read_published(tmp_path / "table.csv")]
     assert worlds == ["cn-2", "ant-reward-45", "ant-dynamics-front", "protoss_10v11", "5m_vs_6m"]
+    for columns in ("stream,task", "stream,task,quality", "stream,task,quality,avg_length"):
+        (tmp_path / "table.csv").write_text(columns + "\n")
+        with pytest.raises(UserError, match="not a table with the columns stream, task, quality, avg_length, avg_return"):
+            read_published(tmp_path / "table.csv")
 
 
 def test_verify_finds_damage_and_twins(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +155,8 @@ def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.C
         ("data verify", "no datasets in"),
         ("data import nowhere.h5 --task cn-2", "nowhere.h5"),
         ("data import nowhere.h5 --task cn-2 --quality ../x", "must be a plain name"),
+        ("data import nowhere.h5 --task cn-2 --quality=", "must be a plain name"),
+        ("train ft --stream cn --quality .", "must be a plain name"),
         ("data stats --against nowhere.csv", "nowhere.csv"),
         ("experts train", "give a stream"),
         ("experts train cn --steps 0", "--steps must be 1 or more"),

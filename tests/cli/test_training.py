@@ -1,10 +1,12 @@
 """A run from the command line: trained, stopped, gone on with, looked at, and used in one's own program."""
 
+import dataclasses
 import json
 import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -20,8 +22,10 @@ from comad.envs.navigation import Navigation
 from comad.envs.rollout import episode_keys
 from comad.errors import UserError
 from comad.policy import Policy, restore
+from comad.runs import checkpoints
 from comad.runs.record import read_run
 from comad.training import loop
+from comad.types import Task
 
 SMALL, LARGE = Navigation(2, 6, limit=9), Navigation(3, 6, limit=9)
 WORLDS = [SMALL.spec.env, LARGE.spec.env]
@@ -119,6 +123,10 @@ def test_a_run_that_does_not_tell_who_played_last_is_refused(run: Path, tmp_path
     *others, last = [json.loads(line) for line in (copy / "scores.jsonl").read_text().splitlines()]
     told = {**last, "heads": heads} if heads else {name: value for name, value in last.items() if name != "heads"}
     (copy / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*others, told)))
+    newest = max((copy / "checkpoints").glob("*.json"))
+    vouched = json.loads(newest.read_text())
+    vouched["journals"]["scores"] = dataclasses.asdict(checkpoints.measure(copy / "scores.jsonl"))
+    newest.write_text(json.dumps(vouched))
     with pytest.raises(UserError, match=r"heads of . tasks, not 2|does not tell which head"):
         restore(copy)
 
@@ -142,6 +150,35 @@ def test_a_policy_plays_teams_of_any_size(run: Path) -> None:
         policy.reset()
     _, starts = jax.vmap(SMALL.reset)(episode_keys(jax.random.key(0), 0, 8))
     assert policy.recognize(starts.state) in (0, 1)
+
+
+def test_an_older_team_is_said_to_be_one_and_plays_as_it_was_evaluated(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    newest = max((copy / "checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    trained = restore(copy)
+    assert len(trained.record.scores) < len(read_run(copy).scores), "later lines tell of another team"
+    assert len(trained.warnings) == 1 and f"checkpoint {newest.stem}.json could not be used" in trained.warnings[0]
+    with pytest.warns(UserWarning, match="an earlier one was"):
+        Policy.load(copy)
+    assert main(["evaluate", str(copy), "--episodes", "2"]) == 0 and "an earlier one was" in capsys.readouterr().out
+
+
+def test_worlds_of_other_kinds_are_refused_in_one_line(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["evaluate", str(run), "--stream", "lbf"], ["play", str(run), "out.gif", "--task", "lbf-bottom"]):
+        assert main(words) == 2
+        assert f"one team cannot play both {WORLDS[0]} and lbf-bottom" in capsys.readouterr().err
+    out = folder / "mixed"
+    assert main(["train", "ft", "--tasks", "cn-2", "lbf-bottom", *OPTIONS, "--out", str(out)]) == 2 and not out.exists()
+    assert "cannot play both cn-2 and lbf-bottom: their " in capsys.readouterr().err
+
+
+def test_a_world_is_known_by_every_name_it_has(run: Path) -> None:
+    trained = restore(run)
+    short = replace(trained.stream, tasks=(Task("first", "cn-2-6x6-9t"), trained.stream.tasks[1]))
+    assert replace(trained, stream=short).number(WORLDS[0]) == replace(trained, stream=short).number("First") == 0
 
 
 def test_a_greedy_policy_is_the_same_for_every_seed(run: Path) -> None:

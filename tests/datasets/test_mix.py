@@ -49,3 +49,17 @@ def test_the_command_says_what_is_missing_and_what_came_out(tmp_path: Path, caps
     assert "mixed: 10 episodes" in capsys.readouterr().out
     assert main(["data", "mix", "--tasks", "cn-2", "--of", "expert", "mixed", "--data", str(tmp_path)]) == 2
     assert "another name for the mixture" in capsys.readouterr().err
+    for name in ("", ".", "../x", "/tmp", ".hidden"):
+        assert main(["data", "mix", "--tasks", "cn-2", f"--quality={name}", "--episodes", "10", "--data", str(tmp_path)]) == 2
+        assert "must be a plain name" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "cn-2").iterdir()) == ["expert", "medium", "mixed"]
+
+
+def test_nothing_is_made_of_damaged_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collect", "--tasks", "cn-2", "--episodes", "6", "--data", str(tmp_path)]) == 0
+    file = tmp_path / "cn-2" / "medium" / "actions.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x77")
+    for words in (["mix", "--tasks", "cn-2", "--episodes", "10"], ["export", "cn-2/medium", str(tmp_path / "out.h5")]):
+        assert main(["data", *words, "--data", str(tmp_path)]) == 2
+        assert "actions.npy: its bytes are not those that were written" in capsys.readouterr().err
+    assert not (tmp_path / "cn-2" / "mixed").exists() and not (tmp_path / "out.h5").exists()

@@ -151,6 +151,7 @@ def is_whole(position: int, before: dict[str, bytes], now: dict[str, bytes]) -> 
 @pytest.mark.promise("damage")
 @given(damages=st.lists(DAMAGE, min_size=1, max_size=3))
 @example(damages=[("heads.jsonl", "delete", 0.0, 1)])
+@example(damages=[(f"checkpoints/{position:09d}.json", "delete", 0.0, 1) for position in (4, 8, 10)])
 @settings(max_examples=50, deadline=None)
 def test_damaged_files_are_named_and_cost_only_time(
     interrupted: dict[str, bytes], peaceful: dict[str, bytes], damages: list[Damage]
@@ -163,6 +164,10 @@ def test_damaged_files_are_named_and_cost_only_time(
     whole = [position for position in commits(interrupted) if is_whole(position, interrupted, now)]
     with tempfile.TemporaryDirectory() as temporary:
         put(Path(temporary), now)
+        if not commits(now) and now.get("scores.jsonl", b"").count(b"\n") > 2:
+            with pytest.raises(UserError, match="keeps the records of a run without its checkpoints"):
+                train(Path(temporary))
+            return
         began, skipped = train(Path(temporary))
         after = content(Path(temporary))
     assert began == max(whole, default=0)

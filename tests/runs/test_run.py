@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +161,16 @@ def test_a_journal_that_somebody_edits_meanwhile_stops_the_run(run: Run) -> None
     with pytest.raises(UserError, match=r"cannot be relied on: scores.jsonl is damaged"):
         run.save(2, lambda path: path.touch())
     assert (run.folder / "checkpoints/000000001.json").exists()
+
+
+def test_records_that_came_without_checkpoints_are_not_cut(tmp_path: Path) -> None:
+    train(tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = content(tmp_path)
+    with pytest.raises(UserError, match="keeps the records of a run without its checkpoints; remove it to start over"):
+        train(tmp_path)
+    assert content(tmp_path) == before
+    assert train(tmp_path, fresh=True) == (0, {})
 
 
 @pytest.mark.parametrize(
