@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from comad.evaluation import assess
 from comad.methods.comad import Comad, ComadState
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import create, learn
-from comad.types import Batch, Stream
+from comad.types import Stream
 
 WORLDS = ("cn-2", "cn-3", "cn-4", "cn-5")
 SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -72,24 +72,24 @@ def measure(
     data: Path | None = None,
 ) -> Iterator[Row]:
     """Measure stream by stream; updates on the first world's data, evaluations (if there are episodes) on all."""
+    timed = prepare(streams.custom(worlds[:1]), "expert", BATCH, data)[0]
     for size in sizes:
         stream = streams.custom(order(size, worlds))
         lessons = prepare(stream, "expert", BATCH, data)
         for most in guides:
             if most < size:
-                yield measure_stream(Comad(guides=most), stream, lessons, seconds, episodes if most == guides[0] else 0)
+                yield measure_stream(Comad(guides=most), stream, lessons, timed, seconds, episodes if most == guides[0] else 0)
 
 
-def measure_stream(method: Comad, stream: Stream, lessons: Sequence[Lesson], seconds: float, episodes: int) -> Row:
-    """One row."""
-    lesson = min(lessons, key=lambda lesson: lesson.dataset.spec.num_agents)
+def measure_stream(method: Comad, stream: Stream, lessons: Sequence[Lesson], timed: Lesson, seconds: float, episodes: int) -> Row:
+    """One row; updates are those of one world, whatever the stream begins with."""
     state = full(create(method, stream, lessons, 2 * UPDATES, jax.random.key(0)))
-    batch = jax.jit(gather, static_argnums=0)(lesson.shape, lesson.upload(), lesson.packing.index(0, 0, 0))
+    batch = jax.jit(gather, static_argnums=0)(timed.shape, timed.upload(), timed.packing.index(0, 0, 0))
     little, much = (matrix_flop(method.update, state, batch, jax.random.key(0), busiest=busiest) / 1e9 for busiest in (False, True))
     megabytes = sum(leaf.nbytes for leaf in jax.tree.leaves(state) if hasattr(leaf, "nbytes")) / 1e6
-    choose = jax.jit(method.route)
-    choosing = 1e3 * best(lambda: jax.block_until_ready(choose(state, jnp.int32(0), batch)), seconds / 4)
-    first, second = (update_milliseconds(method, lesson, state, stage, seconds) for stage in (1, 2))
+    choose, sample = jax.jit(method.route), timed.sample()
+    choosing = 1e3 * best(lambda: jax.block_until_ready(choose(state, jnp.int32(0), sample)), seconds / 4)
+    first, second = (update_milliseconds(method, timed, state, stage, seconds) for stage in (1, 2))
     took = evaluation_seconds(method, stream, lessons, state, episodes) if episodes else math.nan
     return Row(len(lessons), method.guides, first, second, little, much, choosing, took, megabytes)
 
@@ -126,15 +126,10 @@ def update_milliseconds(method: Comad, lesson: Lesson, state: ComadState, stage:
 
 def evaluation_seconds(method: Comad, stream: Stream, lessons: Sequence[Lesson], state: Any, episodes: int) -> float:
     """The second evaluation, after one that compiles."""
-    worlds, samples = [lesson.env for lesson in lessons], [_sample(lesson) for lesson in lessons]
+    worlds, samples = [lesson.env for lesson in lessons], [lesson.sample() for lesson in lessons]
     play = partial(assess, method, state, worlds, samples, stream.metric, 0, num_episodes=episodes)
     play(evaluation=0)
     return processor_seconds(lambda: play(evaluation=1))
-
-
-def _sample(lesson: Lesson) -> Batch:
-    """A smaller one than a run has, but of the same kind for every number of tasks."""
-    return jax.jit(gather, static_argnums=0)(lesson.shape, lesson.upload(), lesson.packing.index(1, 0, 0))
 
 
 def processor_seconds(function: Callable[[], Any]) -> float:
@@ -159,11 +154,12 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
     figure = Figure(figsize=(8.4, 3.2))
     left, right = figure.subplots(1, 2)
-    for guides, style in zip(sorted({row.guides for row in rows}), ("-o", "--s", ":^"), strict=False):
+    kinds = sorted({row.guides for row in rows})
+    for guides, style in zip(kinds, cycle(("-o", "--s", ":^")), strict=False):
         here = [row for row in rows if row.guides == guides]
         heard = "all heads" if guides == 0 else f"{guides} heads"
         left.plot([row.tasks for row in here], [row.stage_two for row in here], style, label=f"stage 2, hears {heard}")
-        if guides == 0:
+        if guides == kinds[0]:
             left.plot([row.tasks for row in here], [row.stage_one for row in here], "-x", label="stage 1")
             played = [row for row in here if not math.isnan(row.evaluation)]
             right.plot([row.tasks for row in played], [row.evaluation for row in played], style, label="all tasks played, both ways")

@@ -251,21 +251,25 @@ class Hissd:
     def contrastive_loss(
         self, encoder: TaskEncoder, summary: Float[Array, "row time agent width"], state: HissdState, batch: Batch, key: PRNGKey
     ) -> Float[Array, ""]:
-        """Two agents at one moment are alike, those of other tasks are not; nothing to say of an agent alone or a task alone."""
+        """Two agents at one moment are alike, those of other tasks are not; nothing to say of an agent alone or a task alone.
+
+        Both must be there: the fallen look alike in all battles.
+        """
         num_agents = summary.shape[2]
         if num_agents == 1:
             return jnp.float32(0.0)
         moment_key, agent_key = jax.random.split(key)
-        chosen = draw_moments(moment_key, batch, ANCHORS)
         first, offset = jax.random.randint(agent_key, (2,), 0, jnp.array([num_agents, num_agents - 1]))
         pair = jnp.stack([first, (first + 1 + offset) % num_agents])
+        there = batch.step & batch.state.agent_present[..., pair].all(-1)
+        chosen = draw_moments(moment_key, there, ANCHORS)
         anchor, alike = jnp.moveaxis(encoder.code(summary.reshape(-1, num_agents, WIDTH)[chosen][:, pair]), 1, 0)
         asking = anchor @ encoder.likeness
         positive = (asking * jax.lax.stop_gradient(alike)).sum(-1, keepdims=True)
         others = state.coded & (jnp.arange(len(state.coded)) != self.source(state))
         negative = jnp.where(jnp.repeat(others, CODES)[None], asking @ state.codes.reshape(-1, WIDTH).T, -jnp.inf)
         loss = -jax.nn.log_softmax(jnp.concatenate([positive, negative], axis=-1))[:, 0].mean()
-        return jnp.where(self.frozen(state.task), 0.0, loss)
+        return jnp.where(self.frozen(state.task) | ~there.any(), 0.0, loss)
 
     def source(self, state: HissdState) -> Int[Array, ""]:
         """The task that this update's data is of, where tasks take turns."""
@@ -275,11 +279,13 @@ class Hissd:
         """Keep codes of this batch, from the slowly following encoder."""
         moment_key, agent_key = jax.random.split(key)
         encoder, num_agents = state.targets[0], batch.actions.shape[2]
-        chosen, agent = draw_moments(moment_key, batch, CODES), jax.random.randint(agent_key, (), 0, num_agents)
+        agent = jax.random.randint(agent_key, (), 0, num_agents)
+        there = batch.step & batch.state.agent_present[..., agent]
+        chosen = draw_moments(moment_key, there, CODES)
         some = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[chosen], batch.tokens)
         codes = encoder.code(encoder(some))[:, agent]
-        alone, source = self.frozen(state.task), self.source(state)
-        return state.codes.at[source].set(jnp.where(alone, state.codes[source], codes)), state.coded.at[source].set(True)
+        keep, source = self.frozen(state.task) | ~there.any(), self.source(state)
+        return state.codes.at[source].set(jnp.where(keep, state.codes[source], codes)), state.coded.at[source].set(True)
 
     def start(self, state: HissdState, num_agents: int) -> Memory:
         """Empty memories of planner and policy."""
@@ -311,6 +317,6 @@ class Hissd:
     describe = single.describe
 
 
-def draw_moments(key: PRNGKey, batch: Batch, count: int) -> Int[Array, " count"]:
-    """Steps of a batch, drawn with replacement, as places in its rows end to end."""
-    return jax.random.categorical(key, jnp.where(batch.step.reshape(-1), 0.0, -jnp.inf), shape=(count,))
+def draw_moments(key: PRNGKey, there: Bool[Array, "row time"], count: int) -> Int[Array, " count"]:
+    """Some of the moments that are there, drawn with replacement, as places in rows end to end."""
+    return jax.random.categorical(key, jnp.where(there.reshape(-1), 0.0, -jnp.inf), shape=(count,))

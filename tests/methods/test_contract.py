@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from learners import KEY, make, same, small_batch
 
@@ -17,6 +18,7 @@ from comad.methods import METHODS, find
 from comad.methods.base import Lot, Method
 from comad.methods.comad import Comad
 from comad.methods.ewc import Ewc, fisher
+from comad.methods.fs import Fs
 from comad.methods.ft import Ft
 from comad.methods.mt import Mt
 from comad.methods.omiga import acting
@@ -123,6 +125,37 @@ def test_without_their_means_against_forgetting_the_baselines_are_fine_tuning(ba
     # On the first task a head per task is the same as one.
     alone, owl = run(Ft(), batch, 1).weights, run(Owl(), batch, 1).weights
     assert all(jax.tree.leaves(close(alone.actor.trunk, owl.actor.trunk))) and all(jax.tree.leaves(close(alone.critics, owl.critics)))
+
+
+@pytest.mark.slow
+def test_owl_holds_its_trunk_and_leaves_other_heads_alone(batch: Batch) -> None:
+    first, firm, loose = (
+        run(Owl(), batch, 1).weights.actor,
+        run(Owl(), batch, 2).weights.actor,
+        run(Owl(anchor=0.0), batch, 2).weights.actor,
+    )
+
+    def moved(actor: Any) -> float:
+        return float(optax.tree.norm(jax.tree.map(jnp.subtract, actor.trunk, first.trunk)))
+
+    assert 0 < moved(firm) < 0.8 * moved(loose)
+    assert same(pick(firm.head, 0), pick(first.head, 0)) and not same(pick(firm.head, 1), pick(first.head, 1))
+
+
+def test_from_scratch_means_a_new_actor_for_every_task_but_the_first(batch: Batch) -> None:
+    begin, fresh = jax.jit(Fs().begin), make(Fs())
+    first = begin(fresh, jnp.int32(0), batch, KEY)
+    second = begin(first, jnp.int32(1), batch, KEY)
+    assert same(first.weights.actor, fresh.weights.actor) and same(first.weights.critics, fresh.weights.critics)
+    moved = [not same(*pair) for pair in zip(*map(weights_of, (second.weights.actor, first.weights.actor)), strict=True)]
+    assert all(moved), "every matrix is another"
+    far = optax.tree.norm(jax.tree.map(jnp.subtract, second.weights.critics, first.weights.critics))
+    assert 0 < float(far) < 0.1, "critics are only jolted"
+
+
+def weights_of(tree: Any) -> list[Any]:
+    """Its matrices, for shifts begin at zero everywhere."""
+    return [leaf for leaf in jax.tree.leaves(tree) if leaf.ndim > 1]
 
 
 def test_owl_refuses_a_stream_with_more_tasks_than_heads() -> None:

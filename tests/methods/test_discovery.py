@@ -1,6 +1,7 @@
 """ODIS and HiSSD: what learns when, and what stays exactly as it was."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -83,9 +84,37 @@ def test_hissd_contrasts_with_other_tasks_only(batch: Batch) -> None:
 
 
 def test_moments_are_drawn_among_steps_only(batch: Batch) -> None:
-    drawn = draw_moments(KEY, batch, 2000)
+    drawn = draw_moments(KEY, batch.step, 2000)
     steps = np.flatnonzero(np.asarray(batch.step))
     assert set(drawn.tolist()) <= set(steps.tolist()) and len(set(drawn.tolist())) > 0.9 * len(steps)
+
+
+@pytest.mark.slow
+def test_hissd_learns_nothing_of_its_tasks_from_the_fallen(batch: Batch) -> None:
+    method = Hissd()
+    state = jax.jit(method.begin)(make(method), jnp.int32(0), batch, KEY)
+    state = replace(state, codes=jnp.ones_like(state.codes), coded=jnp.ones_like(state.coded))
+    # The second agent falls in the middle of every row, or was never there.
+    later = jnp.arange(batch.step.shape[1]) >= batch.step.shape[1] // 2
+    fallen = jnp.broadcast_to(later[None, :, None] & jnp.array([False, True])[None, None], batch.state.agent_present.shape)
+
+    def without(gone: Any, value: float) -> Batch:
+        """These agents are gone, and whoever looks at them sees some value."""
+        own = jnp.where(gone[..., None], value, batch.tokens.own)
+        present = replace(batch.state, agent_present=batch.state.agent_present & ~gone)
+        return replace(batch, tokens=replace(batch.tokens, own=own), state=present)
+
+    @jax.jit
+    def learn(batch: Batch, key: Any) -> Any:
+        loss = method.contrastive_loss(state.policy.task, state.policy.task(batch.tokens), state, batch, key)
+        return loss, method.remember(state, batch, key)[0]
+
+    for number in range(4):
+        key = jax.random.fold_in(KEY, number)
+        assert same(learn(without(fallen, 0.0), key), learn(without(fallen, 3.0), key))
+    assert not same(learn(without(fallen, 0.0), KEY), learn(batch, KEY))
+    alone = jnp.zeros_like(fallen).at[..., 1].set(True)
+    assert float(learn(without(alone, 0.0), KEY)[0]) == 0.0, "nobody to be alike with"
 
 
 def test_hissd_needs_two_tasks() -> None:
