@@ -1,5 +1,6 @@
 """Every method in every kind of world: actions that are vectors, actions that aim at targets; and several seeds at once."""
 
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -22,7 +23,32 @@ pytestmark = pytest.mark.slow
 def aims() -> tuple[Spec, Batch]:
     """A batch of battles, in which some actions aim at enemies and teams lose agents."""
     spec, resident, packing = battles.make_up("5m_vs_6m", 2)
-    return spec, jax.jit(gather, static_argnums=0)(spec, resident, packing.index(0, 0, 0))
+    return spec, losing(jax.jit(gather, static_argnums=0)(spec, resident, packing.index(0, 0, 0)))
+
+
+def losing(batch: Batch, shown: float = 0.0, action: int = 0) -> Batch:
+    """The same with two agents that fall in the middle of every row: they can do nothing, and are not looked at by anybody."""
+    _, moments, agents = batch.actions.shape
+    late = (np.arange(moments) > moments // 2)[:, None] & (np.arange(agents) >= agents - 2)
+    fallen = jnp.asarray(np.broadcast_to(late, batch.actions.shape))
+    others = np.stack([np.delete(late, agent, axis=1) for agent in range(agents)], 1) | late[..., None]
+    ally_seen = batch.tokens.ally_seen & ~jnp.asarray(np.broadcast_to(others, batch.tokens.ally_seen.shape))
+    tokens = replace(batch.tokens, own=jnp.where(fallen[..., None], shown, batch.tokens.own), ally_seen=ally_seen)
+    state = replace(
+        batch.state, agents=jnp.where(fallen[..., None], shown, batch.state.agents), agent_present=batch.state.agent_present & ~fallen
+    )
+    return replace(batch, tokens=tokens, state=state, actions=jnp.where(fallen, action, batch.actions))
+
+
+@pytest.mark.parametrize("name", ["ft", "comad", "comad-plus"])
+def test_nothing_is_learned_of_the_fallen(name: str) -> None:
+    method, (spec, batch) = find(name)(), aims()
+    state = jax.jit(partial(method.init, stream=STREAM, specs=(spec,) * 2, updates=2))(KEY)
+    state = jax.jit(method.begin)(state, jnp.int32(0), batch, KEY)
+    update = jax.jit(method.update)
+    one, other = (update(state, losing(batch, shown, action), KEY)[1] for shown, action in ((0.0, 0), (2.0, 3)))
+    for name, value in one.items():
+        assert np.isclose(value, other[name], rtol=1e-4, atol=1e-6), name
 
 
 def legs() -> tuple[Spec, Batch]:
