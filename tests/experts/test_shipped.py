@@ -9,8 +9,9 @@ from comad import envs, streams
 from comad.envs.base import Env
 from comad.envs.rollout import episode_keys, rollout
 from comad.experts import library
+from comad.experts.recipes import recipe
 
-BATTLES = ("3m", "4m", "5m_vs_6m", "7m_vs_8m", *(task.env for task in streams.find("stalker-zealot").tasks))
+BATTLES = [task.env for name in ("marines", "stalker-zealot") for task in streams.find(name).tasks]
 TASKS = [task.env for name in ("cn", "lbf") for task in streams.find(name).tasks]
 
 
@@ -30,6 +31,12 @@ def test_every_battle_that_is_shipped_is_won_by_its_expert_and_half_as_often_by_
     (_, expert), (_, medium) = (library.get(env, quality) for quality in library.QUALITIES)
     assert expert.episodes == medium.episodes >= 512
     assert expert.success >= 0.9 and 0.45 <= medium.success / expert.success <= 0.70
+
+
+@pytest.mark.parametrize("card", library.cards(), ids=lambda card: f"{card.env}-{card.quality}")
+def test_a_card_tells_the_recipe_that_makes_its_team_again(card: library.Card) -> None:
+    wanted = recipe(envs.find(card.env).spec)
+    assert library.trainer_of(card) == wanted.trainer and card.start == wanted.start and card.episodes == wanted.chosen_by
 
 
 @pytest.mark.parametrize(
