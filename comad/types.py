@@ -5,9 +5,10 @@ Axes are always ordered ``[seed, batch, time, agent, feature]``; a noun defined 
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from comad.errors import UserError
+from comad.repeats import spread
 
 PRNGKey = Key[Array, ""]
 Actions = Int[Array, "*batch agent"] | Float[Array, "*batch agent component"]
@@ -202,6 +204,19 @@ class Step(eqx.Module):
     """The team has done what the task asks."""
 
 
+class Moments(eqx.Module):
+    """What was seen and done at some moments, each by itself."""
+
+    tokens: Tokens
+    """Completed: with the agents' numbers and last actions."""
+    state: StateTokens
+    available: Bool[Array, "*batch agent action"]
+    actions: Actions
+
+
+Made = TypeVar("Made")
+
+
 class Batch(eqx.Module):
     """Recorded moments to learn from: rows of whole episodes end to end. What followed a step is the next moment of its row."""
 
@@ -221,6 +236,17 @@ class Batch(eqx.Module):
     """A moment of an episode, not padding."""
     outcome: Float[Array, "row time"]
     """The return of the moment's whole episode, in standard deviations above the mean of the recordings; zero where all are alike."""
+    distinct: Moments | None = None
+    """Where many moments look the same: those that do not, as rows of one."""
+    place: Int[Array, "row time"] | None = None
+    """And which of them each moment looks like."""
+
+    def once(self, function: Callable[[Moments], Made]) -> Made:
+        """What a function of single moments makes of every one of them; where many look the same, it is computed once for these."""
+        if self.distinct is None or self.place is None:
+            return function(Moments(self.tokens, self.state, self.available, self.actions))
+        place = self.place
+        return jax.tree.map(lambda leaf: spread(leaf[:, 0], place), function(self.distinct))
 
     @property
     def continuous(self) -> bool:
@@ -230,12 +256,16 @@ class Batch(eqx.Module):
     @property
     def acted(self) -> "Batch":
         """Without the last moment of every row, which is never a step; of rows of a single step that is half of all there is to compute."""
-        return jax.tree.map(lambda leaf: leaf[:, :-1], self)
+        return self._at(slice(None, -1))
 
     @property
     def following(self) -> "Batch":
         """Without the first moment of every row: what came after each moment of `acted`."""
-        return jax.tree.map(lambda leaf: leaf[:, 1:], self)
+        return self._at(slice(1, None))
+
+    def _at(self, times: slice) -> "Batch":
+        rows = jax.tree.map(lambda leaf: leaf[:, times], dataclasses.replace(self, distinct=None))
+        return dataclasses.replace(rows, distinct=self.distinct)
 
 
 @dataclass(frozen=True)

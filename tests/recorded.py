@@ -7,14 +7,16 @@ from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, open_dataset
 from comad.envs.base import Env, HostEnv
 from comad.envs.navigation import Navigation
-from comad.envs.rollout import RandomPlayer
+from comad.envs.rollout import Player, RandomPlayer
 
 FULL_VIEW = Navigation(2, 6, limit=9)
 SHORT_SIGHT = Navigation(3, 8, limit=7, sight=3)
 
 
-def record(path: Path, env: Env[Any] | HostEnv[Any] = FULL_VIEW, episodes: int = 40, seed: int = 0) -> Dataset:
-    """A dataset of random play."""
-    for _ in collect(path, env, RandomPlayer(env.spec), "random", episodes, seed, {"kind": "test"}):
+def record(
+    path: Path, env: Env[Any] | HostEnv[Any] = FULL_VIEW, episodes: int = 40, seed: int = 0, player: Player | None = None
+) -> Dataset:
+    """A dataset of random play, or of somebody else's."""
+    for _ in collect(path, env, player or RandomPlayer(env.spec), "random", episodes, seed, {"kind": "test"}):
         pass
     return open_dataset(path)

@@ -15,7 +15,8 @@ EVERYONE = {"errors", "types", "tokens", "files", "checkpoint"}
 ALLOWED = {
     "errors": set(),
     "failpoints": set(),
-    "types": {"errors"},
+    "repeats": set(),
+    "types": {"errors", "repeats"},
     "tokens": {"errors", "types"},
     "files": {"errors", "failpoints"},
     "checkpoint": {"errors", "files"},

@@ -6,14 +6,14 @@ from operator import itemgetter
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Int
 
 from comad.datasets.layout import Column, columns, scales
 from comad.datasets.packing import Index
 from comad.datasets.store import Dataset
 from comad.envs import look
 from comad.tokens import complete, no_actions
-from comad.types import Batch, Continuous, Spec, StateTokens, Tokens
+from comad.types import Batch, Continuous, Moments, Spec, StateTokens, Tokens
 
 Resident = Mapping[str, Array]
 """A dataset's stored arrays on the device, and per moment ``terminated`` and ``outcome``."""
@@ -40,6 +40,28 @@ def _outcomes(dataset: Dataset) -> np.ndarray:
 def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
     """The batch at an index, decoded; pure, so it runs inside the compiled update."""
     moment, first, step, present = map(jnp.asarray, (index.moment, index.first, index.step, index.present))
+    distinct = None
+    if index.distinct is not None and index.opening is not None:
+        distinct = _moments(spec, resident, jnp.asarray(index.distinct)[:, None], jnp.asarray(index.opening)[:, None])
+    moments = _moments(spec, resident, moment, first)
+    return Batch(
+        tokens=moments.tokens,
+        state=moments.state,
+        available=moments.available,
+        actions=moments.actions,
+        reward=resident["reward"][moment] * step,
+        terminated=resident["terminated"][moment] & step,
+        first=first,
+        step=step,
+        present=present,
+        outcome=resident["outcome"][moment] * present,
+        distinct=distinct,
+        place=None if index.place is None else jnp.asarray(index.place),
+    )
+
+
+def _moments(spec: Spec, resident: Resident, moment: Int[Array, "row time"], first: Bool[Array, "row time"]) -> Moments:
+    """What some moments show, decoded."""
     values = {column.name: _decode(column, resident[column.name][moment]) for column in columns(spec)}
     state = StateTokens(*itemgetter(*_names("state", StateTokens))(values))
     tokens = look(spec, state) if spec.seen_in_state else Tokens(*itemgetter(*_names("tokens", Tokens))(values))
@@ -52,18 +74,7 @@ def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
     begins = first.reshape(*first.shape, *[1] * (actions.ndim - 2))
     last_actions = jnp.where(begins, no_actions(spec)[None, None], before)
     available = jnp.ones((*actions.shape[:3], 0), bool) if continuous else values["available"]
-    return Batch(
-        tokens=complete(tokens, last_actions, spec),
-        state=state,
-        available=available,
-        actions=actions,
-        reward=values["reward"] * step,
-        terminated=resident["terminated"][moment] & step,
-        first=first,
-        step=step,
-        present=present,
-        outcome=resident["outcome"][moment] * present,
-    )
+    return Moments(complete(tokens, last_actions, spec), state, available, actions)
 
 
 def _names(group: str, noun: type[StateTokens] | type[Tokens]) -> list[str]:

@@ -17,6 +17,8 @@ from comad.errors import UserError
 
 PLACED = 0.995
 """Share of the episodes that must find a place in an epoch; the others, never the same ones, wait for the next."""
+SAMPLE_SEED = 2**32
+"""Beyond every seed of a run, so that all runs judge data by the same sample of it."""
 WASTE = 0.05
 """Padding that is not worth longer rows."""
 
@@ -31,6 +33,12 @@ class Index(eqx.Module):
     """An action was taken here and the next moment of the row is what followed; false in last moments and padding."""
     present: Bool[Array | np.ndarray, "row time"]
     """A moment of an episode, not padding."""
+    distinct: Int[Array | np.ndarray, " distinct"] | None = None
+    """Moments of this batch that look different, where many look the same (`repeats`)."""
+    opening: Bool[Array | np.ndarray, " distinct"] | None = None
+    """An episode begins with such a moment."""
+    place: Int[Array | np.ndarray, "row time"] | None = None
+    """Which of them each moment looks like."""
 
 
 @dataclass(frozen=True)

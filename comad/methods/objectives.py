@@ -27,8 +27,7 @@ class Imitation(eqx.Module):
 
 def look(actor: Actor, batch: Batch) -> View:
     """What agents see and have seen at every moment of a batch."""
-    rows, agents = batch.step.shape[0], batch.actions.shape[2]
-    return actor.trunk(actor.trunk.start(rows, agents), batch.tokens, batch.first)[0]
+    return actor.trunk.look(batch)
 
 
 def play(
@@ -63,7 +62,7 @@ def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool,
     """
     valid, view = acting(batch), look(actor, batch)
     prior = actor.head.prior(view.history)
-    posterior = actor.head.posterior(actor.posterior(batch.state, batch.actions))
+    posterior = batch.once(lambda moments: actor.head.posterior(actor.posterior(moments.state, moments.actions)))
     chance = skills.noise(kind, posterior, key)
     skill = skills.settle(kind, posterior, chance)
     log_probability, hit = actor.head.policy.judge(view, skill, batch.available, batch.actions)

@@ -29,8 +29,7 @@ class PlainActor(eqx.Module):
 
     def look(self, batch: Batch) -> View:
         """What agents see and have seen at every moment of a batch."""
-        start = self.trunk.start(batch.step.shape[0], batch.actions.shape[2])
-        return self.trunk(start, batch.tokens, batch.first)[0]
+        return self.trunk.look(batch)
 
 
 class PlainWeights(eqx.Module):

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from comad.networks.attention import WIDTH, ObservationEncoder
 from comad.networks.layers import Draws, Gru, Mlp
 from comad.tokens import mask_unavailable
-from comad.types import Actions, Continuous, PRNGKey, Spec, Tokens
+from comad.types import Actions, Batch, Continuous, PRNGKey, Spec, Tokens
 
 LOG_SPREAD = (-5.0, 2.0)
 """Bounds on the logarithm of a standard deviation."""
@@ -46,14 +46,27 @@ class Trunk(eqx.Module):
         self, memory: Float[Array, "row agent size"], tokens: Tokens, first: Bool[Array, "row time"]
     ) -> tuple[View, Float[Array, "row agent size"]]:
         """Views at every moment of rows of time, and the memory after them."""
+        return self.remember(memory, self.see(tokens), first)
+
+    def look(self, batch: Batch) -> View:
+        """Views at every moment of a batch."""
+        seen = batch.once(lambda moments: self.see(moments.tokens))
+        return self.remember(self.start(batch.step.shape[0], batch.actions.shape[2]), seen, batch.first)[0]
+
+    def see(self, tokens: Tokens) -> View:
+        """Views of single moments, before anything is remembered."""
         own, targets = self.encoder(tokens)
-        history = self.mlp(own)
-        if self.memory:
-            history, memory = self.memory.over_time(memory, jax.nn.relu(history), first)
-        else:
-            # Past the layers that a first task has made its own, so that heads of later ones can still learn from what is seen.
-            history = own + history
-        return View(history, targets), memory
+        # Without memory past the layers that a first task has made its own, so that heads of later ones can still learn from what is seen.
+        return View(jax.nn.relu(self.mlp(own)) if self.memory else own + self.mlp(own), targets)
+
+    def remember(
+        self, memory: Float[Array, "row agent size"], seen: View, first: Bool[Array, "row time"]
+    ) -> tuple[View, Float[Array, "row agent size"]]:
+        """The same with what was seen before, and the memory after them."""
+        if not self.memory:
+            return seen, memory
+        history, memory = self.memory.over_time(memory, seen.history, first)
+        return View(history, seen.targets), memory
 
 
 class ActionHead(eqx.Module):

@@ -13,7 +13,8 @@ from jaxtyping import Array
 from comad import envs, streams
 from comad.datasets import library
 from comad.datasets.batches import gather, upload
-from comad.datasets.packing import Index, Packing, Pieces
+from comad.datasets.packing import SAMPLE_SEED, Index, Packing, Pieces
+from comad.datasets.repeats import Repeats
 from comad.datasets.store import Dataset, check_world, open_dataset, refuse_damaged
 from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
@@ -23,8 +24,6 @@ SAMPLE_BATCHES = 8
 """So many batches make the sample of a task by which heads are chosen."""
 MAKERS = {"expert": "collect {} --quality expert", "medium": "collect {} --quality medium", "mixed": "data mix {}"}
 """How the data of a stream is made, by quality."""
-SAMPLE_SEED = 2**32
-"""Beyond every seed of a run, so that all runs recognize tasks by the same sample."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class Lesson:
     env: Env[Any] | HostEnv[Any]
     dataset: Dataset
     packing: Packing | Pieces
+    repeats: Repeats | None = None
+    """Which moments look the same, if many do."""
 
     @property
     def shape(self) -> Spec:
@@ -50,6 +51,7 @@ class Lesson:
     def indices(self, seed: int, first: int, count: int, room: int) -> Index:
         """Where the batches of some updates stand in the data, in an array with room for a fixed number of them."""
         each = [self.packing.index(seed, self.number, first + offset) for offset in range(count)]
+        each = self.repeats.mark(each) if self.repeats else each
         return jax.tree.map(lambda *parts: np.stack(parts + parts[-1:] * (room - count)), *each)
 
     def remembered(self, episodes: int, seed: int) -> "Lesson":
@@ -100,8 +102,9 @@ def prepare(stream: Stream, quality: str, batch: int, folder: Path | None = None
     places = locate(stream, quality, folder)
     datasets = {place: _open(place, env) for place, env in zip(places, worlds, strict=True)}
     packings = {place: _pack(dataset, batch, window) for place, dataset in datasets.items()}
+    repeats = {place: _repeats(datasets[place], packing) for place, packing in packings.items()}
     lesson = partial(map, Lesson, range(len(places)), stream.tasks, worlds)
-    return tuple(lesson([datasets[place] for place in places], [packings[place] for place in places]))
+    return tuple(lesson(*([of[place] for place in places] for of in (datasets, packings, repeats))))
 
 
 def locate(stream: Stream, quality: str, folder: Path | None = None) -> list[Path]:
@@ -116,6 +119,10 @@ def _pack(dataset: Dataset, batch: int, window: int | None) -> Packing | Pieces:
     if window is None:
         return Packing.plan(dataset.starts, dataset.lengths, batch)
     return Pieces(tuple(dataset.starts.tolist()), tuple(dataset.lengths.tolist()), batch, window)
+
+
+def _repeats(dataset: Dataset, packing: Packing | Pieces) -> Repeats | None:
+    return Repeats.find(dataset, packing) if isinstance(packing, Packing) else None
 
 
 def _open(place: Path, env: Env[Any] | HostEnv[Any]) -> Dataset:
