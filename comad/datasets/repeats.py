@@ -46,7 +46,8 @@ class Repeats:
     def mark(self, indices: list[Index]) -> list[Index]:
         """The same batches with their distinct moments; as they are, if one has more than there is room for."""
         marked = [self._mark(index) for index in indices]
-        return indices if None in marked else [index for index in marked if index is not None]
+        fitting = [index for index in marked if index is not None]
+        return fitting if len(fitting) == len(indices) else indices
 
     def _mark(self, index: Index) -> Index | None:
         chosen, place = _distinct(self.same, index)
