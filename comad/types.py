@@ -243,10 +243,19 @@ class Batch(eqx.Module):
 
     def once(self, function: Callable[[Moments], Made]) -> Made:
         """What a function of single moments makes of every one of them; where many look the same, it is computed once for these."""
-        if self.distinct is None or self.place is None:
-            return function(Moments(self.tokens, self.state, self.available, self.actions))
+        return self.hand(function(self.moments))
+
+    @property
+    def moments(self) -> Moments:
+        """Those that look different, as rows of one, or all of them where few look the same."""
+        return self.distinct or Moments(self.tokens, self.state, self.available, self.actions)
+
+    def hand(self, made: Made) -> Made:
+        """What was made of `moments`, for every moment."""
+        if self.place is None:
+            return made
         place = self.place
-        return jax.tree.map(lambda leaf: spread(leaf[:, 0], place), function(self.distinct))
+        return jax.tree.map(lambda leaf: spread(leaf[:, 0], place), made)
 
     @property
     def continuous(self) -> bool:

@@ -217,7 +217,9 @@ class Comad:
         priors = jax.vmap(lambda head: head.prior(view.history))(heads)
         drawn = skills.draw(self.skill, priors, key)
         said = jax.vmap(lambda head, skill: head.policy.relative_log_probability(view, skill, batch.available, batch.actions))(heads, drawn)
-        weights = reusability(state.library, log_odds(familiarity.trunk, densities, batch.state), self.reuse, chosen)
+        # Heads stand last while what was made of single moments is handed around.
+        odds = batch.once(lambda moments: jnp.moveaxis(log_odds(familiarity.trunk, densities, moments.state), 0, -1))
+        weights = reusability(state.library, jnp.moveaxis(odds, -1, 0), self.reuse, chosen)
         if not self.heard_itself(batch):
             itself = state.library.active == (jnp.arange(len(weights)) if chosen is None else chosen)
             weights = jnp.where(itself.reshape(-1, 1, 1), 0.0, weights)

@@ -245,7 +245,9 @@ class ComadPlus:
 
         said, explained = each(actors, ask)
         bands = jax.tree.map(lambda leaf: leaf[consulted], state.bands)
-        like = jnp.exp(-bands.outside(odds_of(familiarities, batch.state))) * others[consulted].reshape(-1, 1, 1)
+        # Families stand last while what was made of single moments is handed around.
+        odds = batch.once(lambda moments: jnp.moveaxis(odds_of(familiarities, moments.state), 0, -1))
+        like = jnp.exp(-bands.outside(jnp.moveaxis(odds, -1, 0))) * others[consulted].reshape(-1, 1, 1)
         share = like / jnp.maximum(like.sum(0, keepdims=True), 1.0)
         if self.multipliers:
             weight = weigh(jnp.zeros(said.shape[1:]), state.preference, batch)
@@ -255,7 +257,7 @@ class ComadPlus:
     def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
         """Set the active family's band by a sample of its own data, and of that data with noise."""
         familiarity = pick(state.familiarities, state.library.active)
-        own, noisy = density.tell(familiarity.trunk, familiarity.head, sample.state, self.noise, key)
+        own, noisy = density.tell(familiarity.trunk, familiarity.head, sample.state, density.perturb(sample.state, self.noise, key))
         return replace(state, bands=state.bands.learn(state.library.active, own, noisy, sample.present, 1.0))
 
     def likeness(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:

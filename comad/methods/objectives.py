@@ -85,7 +85,9 @@ def familiarize(
     familiarity: Familiarity, batch: Batch, noise: float, key: PRNGKey
 ) -> tuple[Float[Array, ""], tuple[Float[Array, "row time"], Float[Array, "row time"]], Logs]:
     """The loss by which recorded situations become familiar and noisy ones do not (Eq. 11), and the scores of both."""
-    recorded, noisy = density.tell(familiarity.trunk, familiarity.head, batch.state, noise, key)
+    noisy_state = density.perturb(batch.state, noise, key)
+    of_moments, noisy = density.tell(familiarity.trunk, familiarity.head, batch.moments.state, noisy_state)
+    recorded = batch.hand(of_moments)
     loss = masked_mean(density.contrast(recorded, noisy), batch.present)
     logs = {
         "density_loss": loss,

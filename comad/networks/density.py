@@ -1,6 +1,8 @@
 """How familiar a situation is: recorded states told apart from the same states with noise, one head per family of skills."""
 
 import dataclasses
+import math
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -57,12 +59,14 @@ def perturb(state: StateTokens, spread: float, key: PRNGKey) -> StateTokens:
 
 
 def tell(
-    trunk: DensityTrunk, head: Mlp, state: StateTokens, spread: float, key: PRNGKey
-) -> tuple[Float[Array, "row *batch"], Float[Array, "row *batch"]]:
-    """Log-odds of recorded situations and of the same with noise, in one pass over both."""
-    both = jax.tree.map(lambda *parts: jnp.concatenate(parts), state, perturb(state, spread, key))
-    recorded, noisy = jnp.split(head(trunk(both))[..., 0], 2)
-    return recorded, noisy
+    trunk: DensityTrunk, head: Mlp, recorded: StateTokens, noisy: StateTokens
+) -> tuple[Float[Array, "row time"], Float[Array, "row2 time2"]]:
+    """Log-odds of recorded situations and of noisy ones, in one pass over both."""
+    one_by_one = partial(jax.tree.map, lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]))
+    both = jax.tree.map(lambda *parts: jnp.concatenate(parts), one_by_one(recorded), one_by_one(noisy))
+    first, second = (state.agents.shape[:2] for state in (recorded, noisy))
+    odds = jnp.split(head(trunk(both))[..., 0], (math.prod(first),))
+    return odds[0].reshape(first), odds[1].reshape(second)
 
 
 def contrast(recorded: Float[Array, "*batch"], noisy: Float[Array, "*batch"]) -> Float[Array, "*batch"]:

@@ -298,7 +298,7 @@ def test_weights_survive_being_one_vector() -> None:
 def test_recorded_and_noisy_are_told_apart_in_one_pass() -> None:
     trunk, head = fresh(lambda draws: DensityTrunk.create(draws, CN)), fresh(density.density_head)
     state = random_state(CN, 2, 3)
-    found = jax.jit(density.tell, static_argnums=3)(trunk, head, state, 0.1, KEY)
+    found = jax.jit(density.tell)(trunk, head, state, density.perturb(state, 0.1, KEY))
     for odds, shown in zip(found, (state, density.perturb(state, 0.1, KEY)), strict=True):
         assert np.allclose(odds, head(trunk(shown))[..., 0], atol=1e-5)
 
