@@ -13,7 +13,7 @@ import tyro
 
 from comad.bench import envs, scaling, step
 from comad.cli.grid import RunGrid
-from comad.cli.terminal import check_positive, progress, show_json, show_lines, show_table
+from comad.cli.terminal import check_positive, followed, progress, show_json, show_lines, show_table
 from comad.errors import UserError
 
 
@@ -226,8 +226,7 @@ def describe_tasks(row: scaling.Row) -> tuple[str, ...]:
 
 def show_progress(cases: Sequence[envs.Case]) -> Iterable[envs.Case]:
     """The cases one by one, with a bar while they are measured."""
-    with progress() as bar:
-        yield from bar.track(cases, description="measuring")
+    return followed(cases, "measuring")
 
 
 def describe(row: envs.Row) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import tyro
 from comad import envs
 from comad.cli.tasks import find_task
 from comad.cli.teams import Source, find_teams, is_run
-from comad.cli.terminal import check_seed, progress, show_lines
+from comad.cli.terminal import check_seed, followed, progress, show_lines
 from comad.envs.episodes import Episode, watch
 from comad.envs.pictures import check_gif_path, paint, save_gif
 from comad.experts.library import Quality
@@ -46,10 +46,9 @@ class Play:
             playing = bar.add_task("playing", total=1)
             episode = watch(env, teams.player(env), self.seed)
             bar.advance(playing)
-            scenes, footers = episode.scenes, captions(teams, episode)
-            frames = [
-                paint(scene, footer=footer) for scene, footer in bar.track(list(zip(scenes, footers, strict=True)), description="painting")
-            ]
+        scenes, footers = episode.scenes, captions(teams, episode)
+        painted = followed(list(zip(scenes, footers, strict=True)), "painting")
+        frames = [paint(scene, footer=footer) for scene, footer in painted]
         save_gif(frames, self.out, scenes[0].seconds)
         ending = "success" if episode.success else "no success"
         show_lines([f"wrote {self.out}: {episode.length} steps, return {episode.total:.2f}, {ending}"])

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from comad.cli.commands import command, departures
-from comad.cli.terminal import progress, show_lines, show_table
+from comad.cli.terminal import followed, show_lines, show_table
 from comad.errors import UserError
 from comad.files import write_bytes
 from comad.reports import tables
@@ -68,9 +68,8 @@ class Report:
 
         assert self.out is not None
         planned = figures.plan(results, self.play)
-        with progress() as bar:
-            for figure in bar.track(planned, description="drawing"):
-                figures.save(figure, self.out / "figures")
+        for figure in followed(planned, "drawing"):
+            figures.save(figure, self.out / "figures")
         return len(planned)
 
 

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from comad.errors import UserError
 
+Thing = TypeVar("Thing")
 LARGEST_SEED = 2**32 - 1
 """Seeds beyond this would be cut off without a word, and then two of them would mean the same."""
 PLAIN_SECONDS = 10.0
@@ -62,6 +63,16 @@ def progress() -> Iterator[Progress]:
     watched = sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar, _plain_lines(bar, not watched):
         yield bar
+
+
+def followed(things: Sequence[Thing], what: str) -> Iterator[Thing]:
+    """The things, one after another, with progress through them."""
+    with progress() as bar:
+        # Not the bar's own way of following, which says nothing where no bar is drawn.
+        task = bar.add_task(what, total=len(things))
+        for thing in things:
+            yield thing
+            bar.advance(task)
 
 
 @contextmanager

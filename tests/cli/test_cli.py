@@ -21,7 +21,7 @@ from comad.cli.evaluate import Evaluate
 from comad.cli.play import Play
 from comad.cli.tasks import choose, find_stream, find_task
 from comad.cli.teams import Source
-from comad.cli.terminal import progress
+from comad.cli.terminal import followed, progress
 from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
 from comad.errors import UserError
 from comad.types import Task
@@ -317,16 +317,14 @@ def test_bench_measures_worlds(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_progress_is_a_bar_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress() as bar:
-        list(bar.track(range(3), description="counting"))
+    list(followed(range(3), "counting"))
     out, err = capsys.readouterr()
     assert out == "" and "counting" in err
 
 
 def test_progress_is_a_line_now_and_then_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    with progress() as bar:
-        list(bar.track(range(3), description="counting"))
+    list(followed(range(3), "counting"))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 0.01)
     with progress() as bar:
@@ -335,3 +333,12 @@ def test_progress_is_a_line_now_and_then_in_a_log(capsys: pytest.CaptureFixture[
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1 and set(lines) == {"counting: 25 %"}
+
+
+def test_what_is_followed_says_in_a_log_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 0.02)
+    for thing in followed(range(4), "drawing"):
+        if thing == 3:
+            time.sleep(0.2)
+    assert "drawing: 75 %" in capsys.readouterr().err

@@ -33,6 +33,8 @@ const pick = (id, value) => {
   element.dispatchEvent(new Event("change"));
 };
 seen.start = methods();
+seen.glance = text("#glance-table tbody tr");
+seen.glanceBest = text("#glance-table .best");
 seen.curves = document.querySelectorAll("#curve-plots polyline").length;
 seen.cells = document.querySelectorAll("#matrix-plots td").length;
 document.querySelectorAll("#main-table th button")[3].click();
@@ -121,6 +123,8 @@ def test_the_page_works_in_a_browser(tmp_path: Path, width: int) -> None:
     seen, complaints = visit(page_of(*gather([tmp_path / "runs"])), tmp_path, width)
     assert "CONSOLE" not in complaints
     assert seen["start"] == ["comad", "owl", "ft", "comad-quiet"] and seen["curves"] == 4 and seen["cells"] == 4 * 4
+    # A variant is no rival, and of three methods the best comes first.
+    assert [row.split("1 seed")[0] for row in seen["glance"]] == ["comad100.0", "owl95.0", "ft50.0"] and seen["glanceBest"] == ["100.0"]
     assert seen["byName"] == ["comad", "comad-quiet", "ft", "owl"] and seen["sorted"] == "ascending"
     assert seen["byNameBack"] == seen["byName"][::-1]
     assert seen["focused"].startswith("method")  # the keyboard stays where it was

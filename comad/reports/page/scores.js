@@ -1,3 +1,32 @@
+// Each stream with the budget that most methods were given, of equal ones the larger; only where there is something to compare.
+function glanced() {
+  const plain = chosen().filter((result) => result.label === result.method);
+  return distinct(plain.map((result) => `${result.stream} ${result.quality}`)).map((place) => {
+    const here = plain.filter((result) => `${result.stream} ${result.quality}` === place), { stream, quality } = here[0], count = (updates) => here.filter((result) => result.updates === updates).length;
+    const updates = distinct(here.map((result) => result.updates)).sort((one, other) => count(other) - count(one) || other - one)[0];
+    return { stream, quality, updates, results: here.filter((result) => result.updates === updates) };
+  }).filter((column) => column.results.length > 1);
+}
+
+function drawGlance() {
+  const columns = glanced(), reached = (result) => metricOf(result, "P").mean;
+  if (!columns.length) return find("glance-table").replaceChildren(missing("no stream has runs of more than one method as it is"));
+  const shareBelow = (column, result) => column.results.filter((other) => reached(other) < reached(result)).length / (column.results.length - 1);
+  const rows = distinct(columns.flatMap((column) => column.results.map((result) => result.label))).map((label) => {
+    const cells = columns.map((column) => column.results.find((result) => result.label === label));
+    const shares = cells.flatMap((result, place) => (result ? [shareBelow(columns[place], result)] : []));
+    return { label, cells, standing: shares.reduce((sum, share) => sum + share, 0) / shares.length };
+  }).sort((one, other) => other.standing - one.standing);
+  const head = make("tr", {}, make("th", { scope: "col" }, "method"), ...columns.map((column) => make("th", { scope: "col", class: "number" }, column.stream, make("small", {}, column.quality), make("small", {}, `${column.updates.toLocaleString("en")} updates`))));
+  const body = rows.map((row) => make("tr", {}, make("th", { scope: "row" }, swatch(colorOf(row.label)), row.label), ...row.cells.map((result) => {
+    if (!result) return make("td", { class: "number missing", title: "not run" }, "·");
+    const mark = { 1: "best", 2: "second" }[played(result).rank] ?? "", published = result.published.P;
+    const seeds = `${result.seeds.length} seed${result.seeds.length > 1 ? "s" : ""}`;
+    return make("td", { class: "number", title: seeds, style: heat(reached(result) / 100) }, make("span", { class: mark }, number(reached(result))), make("small", {}, seeds), make("small", {}, published ? `paper ${number(published[0])}` : ""));
+  })));
+  find("glance-table").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+}
+
 function drawScores() {
   const columns = ["stream", "quality", "updates", "label", "seeds", "P", "FwT", "BwT"];
   const names = { quality: "data", label: "method" };

@@ -1,5 +1,5 @@
 function draw() {
-  for (const part of [drawScores, drawOverall, drawCurves, drawMatrices, drawLibrary, drawVariations, drawReplays, drawToy, drawCost, drawRuns, drawGoing]) {
+  for (const part of [drawGlance, drawScores, drawOverall, drawCurves, drawMatrices, drawLibrary, drawVariations, drawReplays, drawToy, drawCost, drawRuns, drawGoing]) {
     // One part that cannot be drawn must not take the others with it.
     try { part(); } catch (error) { console.error(part.name, error); }
   }
