@@ -18,6 +18,7 @@ from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Index, Packing
 from comad.datasets.repeats import Repeats, alike
 from comad.datasets.store import Dataset
+from comad.methods import omiga
 from comad.methods.comad import Comad
 from comad.methods.comad_plus import ComadPlus
 from comad.methods.ft import Ft
@@ -86,7 +87,7 @@ def test_every_moment_finds_what_it_shows_among_the_distinct_ones(dataset: Datas
                 np.testing.assert_array_equal(np.asarray(one)[there], np.asarray(other)[there])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(distinct=st.integers(1, 9), rows=st.integers(1, 5), width=st.integers(1, 4), seed=st.integers(0, 99))
 def test_the_gradient_of_handing_around_is_the_sum_of_what_comes_back(distinct: int, rows: int, width: int, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -99,7 +100,25 @@ def test_the_gradient_of_handing_around_is_the_sum_of_what_comes_back(distinct: 
     np.testing.assert_allclose(pull_back(jnp.asarray(slope))[0], expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", [Ft(), pytest.param(Comad(), marks=pytest.mark.slow), pytest.param(ComadPlus(), marks=pytest.mark.slow)])
+def test_critics_and_trunks_say_the_same_of_every_moment(dataset: Dataset) -> None:
+    plain, marked = both(dataset)
+    state = make(Ft())
+
+    @jax.jit
+    def say(batch: Batch) -> tuple[Any, Any]:
+        online = state.weights.critics
+        return omiga.critic_losses(online, state.targets, batch, 10.0, 0.9), state.weights.actor.look(batch).history
+
+    (*losses, exponent), history = say(plain)
+    (*other_losses, other_exponent), other_history = say(marked)
+    np.testing.assert_allclose(other_losses, losses, rtol=1e-5)
+    step, present = np.asarray(plain.acted.step), np.asarray(plain.present)
+    np.testing.assert_allclose(np.asarray(other_exponent)[step], np.asarray(exponent)[step], atol=1e-6)
+    np.testing.assert_allclose(np.asarray(other_history)[present], np.asarray(history)[present], atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [Ft(), Comad(), ComadPlus()])
 def test_learning_is_the_same_up_to_rounding(dataset: Dataset, method: Any) -> None:
     update, begin, ends = jax.jit(method.update), jax.jit(method.begin), []
     for batch in both(dataset):
