@@ -1,11 +1,11 @@
 """QMIX's mixing network: a team value that never falls when one agent's utility rises."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from comad.networks.layers import Draws, Linear, Mlp
+from comad.networks.mixer import Mixing
 from comad.types import Spec, StateTokens
 
 
@@ -30,12 +30,11 @@ class Mixer(eqx.Module):
             width=width,
         )
 
-    def __call__(self, utilities: Float[Array, "*batch agent"], state: StateTokens) -> Float[Array, "*batch"]:
-        """The team's value."""
+    def __call__(self, state: StateTokens) -> Mixing:
+        """What a state makes of utilities."""
         flat = flatten(state)
-        weight = jnp.abs(self.first_weight(flat)).reshape(*utilities.shape, self.width)
-        hidden = jax.nn.elu((utilities[..., None] * weight).sum(-2) + self.first_bias(flat))
-        return (hidden * jnp.abs(self.last_weight(flat))).sum(-1) + self.last_bias(flat)[..., 0]
+        first = jnp.abs(self.first_weight(flat)).reshape(*state.agent_present.shape, self.width)
+        return Mixing(first, self.first_bias(flat), jnp.abs(self.last_weight(flat)), self.last_bias(flat)[..., 0])
 
 
 def flatten(state: StateTokens) -> Float[Array, "*batch feature"]:

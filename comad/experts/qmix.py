@@ -26,6 +26,7 @@ from comad.experts.agent import Agent, GreedyPlayer, choose
 from comad.experts.mixer import Mixer
 from comad.experts.replay import Replay
 from comad.networks.layers import Draws, initialize
+from comad.networks.mixer import AttentionMixer
 from comad.tokens import complete, mask_unavailable, no_actions
 from comad.types import Actions, Discrete, PRNGKey, Spec, StateTokens, Step, Tokens
 
@@ -40,6 +41,8 @@ class Qmix:
     """Attention pools over the entities an agent sees."""
     relations: bool = False
     """Let agents weigh, target by target, which allies are near it."""
+    attentive: bool = False
+    """Mix by attention over the situation: units weigh by what they are, not by their places in a row."""
     recurrent: bool = False
     """Give agents a memory. The grid worlds show everything, so theirs need none."""
     num_worlds: int = 32
@@ -127,13 +130,13 @@ class Networks(eqx.Module):
     """What is learned, and what targets copy."""
 
     agent: Agent
-    mixer: Mixer
+    mixer: Mixer | AttentionMixer
 
     @classmethod
     def create(cls, draws: Draws, settings: Qmix, spec: Spec) -> "Networks":
         """Fresh weights."""
         agent = Agent.create(draws, spec, settings.width, settings.num_pools, settings.relations, settings.recurrent)
-        return cls(agent, Mixer.create(draws, spec))
+        return cls(agent, (AttentionMixer if settings.attentive else Mixer).create(draws, spec))
 
 
 class Moment(eqx.Module):
@@ -316,10 +319,10 @@ def temporal_difference(online: Networks, target: Networks, windows: Moment, set
     target_utilities, _ = target.agent(memory, tokens, windows.first)
 
     best = mask_unavailable(utilities, windows.available).argmax(-1)
-    values = target.mixer(_pick(target_utilities, best), windows.state)
+    values = target.mixer(windows.state)(_pick(target_utilities, best))
     returns = jax.lax.stop_gradient(traced_returns(windows, values, settings))
 
-    chosen = online.mixer(_pick(utilities, windows.actions), windows.state)
+    chosen = online.mixer(windows.state)(_pick(utilities, windows.actions))
     # A cut that is no end has no successor in the window, so nothing can be learned from it.
     known = ~(windows.ended & ~windows.terminated)
     counted = (known & (jnp.arange(known.shape[1]) >= settings.burn_in)[None])[:, :-1]

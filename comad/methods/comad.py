@@ -27,7 +27,7 @@ from comad.methods.library import (
     recognize,
     reusability,
 )
-from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
+from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
 from comad.methods.omiga import Critics, acting, bounded, masked_mean
 from comad.networks import skills
 from comad.networks.density import DensityTrunk
@@ -207,7 +207,7 @@ class Comad:
     def guide(self, state: ComadState, batch: Batch, key: PRNGKey) -> Float[Array, "row time agent"]:
         """What old skills say of the recorded actions (the sum in Eq. 10), with every head's skill from its own prior."""
         actor = state.learned.actor if self.live_guidance else state.snapshot
-        view = look(actor, batch)
+        view = actor.trunk.look(batch)
         familiarity = state.learned.familiarity
         heads, densities, chosen = actor.head, familiarity.head, None
         if 0 < self.guides < len(state.library.scores):
@@ -254,7 +254,7 @@ class Comad:
     def inferred_skills(self, state: ComadState, batch: Batch, head: Int[Array, ""]) -> Float[Array, "row time agent size"]:
         """Means of a head's prior p(z | history) at every recorded moment; of classes, their probabilities."""
         actor = state.learned.actor
-        prior = pick(actor.head, head).prior(look(actor, batch).history)
+        prior = pick(actor.head, head).prior(actor.trunk.look(batch).history)
         return skills.expected(self.skill, prior)
 
     def reuse_weights(self, state: ComadState, situations: StateTokens) -> Float[Array, "head *batch"]:

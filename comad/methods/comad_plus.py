@@ -15,7 +15,7 @@ from comad.methods.bands import Bands, follow_share
 from comad.methods.base import Logs, unless_told
 from comad.methods.learned import Actor, Familiarity, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
-from comad.methods.objectives import familiarize, imitate, look, play, spread_of_weights
+from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
 from comad.methods.omiga import Critics, acting, masked_mean
 from comad.methods.weights import Preference, chance_actions, merit, weigh
 from comad.networks import density, skills
@@ -238,7 +238,7 @@ class ComadPlus:
         actors, familiarities = jax.tree.map(lambda leaf: leaf[consulted], (state.actors, state.familiarities))
 
         def ask(actor: Actor) -> tuple[Array, Array]:
-            view = look(actor, batch)
+            view = actor.trunk.look(batch)
             skill, policy = skills.draw(self.skill, actor.head.prior(view.history), key), actor.head.policy
             recorded = batch.available, batch.actions
             return policy.relative_log_probability(view, skill, *recorded), policy.log_probability(view, skill, *recorded)
@@ -295,7 +295,7 @@ class ComadPlus:
     def inferred_skills(self, state: PlusState, batch: Batch, head: Int[Array, ""]) -> Float[Array, "row time agent size"]:
         """Means of a family's prior p(z | history) at every recorded moment; of classes, their probabilities."""
         actor = pick(state.actors, head)
-        return skills.expected(self.skill, actor.head.prior(look(actor, batch).history))
+        return skills.expected(self.skill, actor.head.prior(actor.trunk.look(batch).history))
 
     def describe(self, state: PlusState) -> dict[str, Array]:
         """How many families there are and were before this task, which one learns, and how alike each one's situations were."""

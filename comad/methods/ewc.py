@@ -77,12 +77,12 @@ def fisher(actor: PlainActor, sample: Batch, key: PRNGKey) -> PlainActor:
     Actions are drawn from the policy for every agent at every step. The slope of a whole row's log-probability is squared: products of
     different decisions vanish on average, because each was drawn by itself.
     """
-    view = actor.look(sample)
+    view = actor.trunk.look(sample)
     no_skill = jnp.zeros((*view.history.shape[:-1], 0))
     drawn = actor.head.sample(view, no_skill, sample.available, key)
 
     def row_log_probability(actor: PlainActor, row: Batch) -> Array:
-        seen = actor.look(row)
+        seen = actor.trunk.look(row)
         log_probability = actor.head.log_probability(seen, no_skill[:1], row.available, row.actions)
         return jnp.where(acting(row), log_probability, 0.0).sum()
 

@@ -9,7 +9,6 @@ from comad.methods.base import Logs
 from comad.methods.learned import Actor, Familiarity
 from comad.methods.omiga import acting, masked_mean
 from comad.networks import density, skills
-from comad.networks.policy import View
 from comad.types import Actions, Batch, PRNGKey, Tokens
 
 
@@ -23,11 +22,6 @@ class Imitation(eqx.Module):
     other_log_probability: Float[Array, "row time agent"] | None
     """Of other actions, if there are any."""
     logs: Logs
-
-
-def look(actor: Actor, batch: Batch) -> View:
-    """What agents see and have seen at every moment of a batch."""
-    return actor.trunk.look(batch)
 
 
 def play(
@@ -60,7 +54,7 @@ def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool,
         key: draws the skills.
         others: actions that nobody took, whose log-probability is wanted too.
     """
-    valid, view = acting(batch), look(actor, batch)
+    valid, view = acting(batch), actor.trunk.look(batch)
     prior = actor.head.prior(view.history)
     posterior = batch.once(lambda moments: actor.head.posterior(actor.posterior(moments.state, moments.actions)))
     chance = skills.noise(kind, posterior, key)

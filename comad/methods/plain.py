@@ -17,7 +17,7 @@ from comad.methods.omiga import Critics, acting, bounded, masked_mean
 from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.heads import create_heads, pick, put
 from comad.networks.layers import Draws, initialize
-from comad.networks.policy import ActionHead, Trunk, View
+from comad.networks.policy import ActionHead, Trunk
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
 
@@ -26,10 +26,6 @@ class PlainActor(eqx.Module):
 
     trunk: Trunk
     head: ActionHead
-
-    def look(self, batch: Batch) -> View:
-        """What agents see and have seen at every moment of a batch."""
-        return self.trunk.look(batch)
 
 
 class PlainWeights(eqx.Module):
@@ -136,7 +132,7 @@ class Learner:
         """The sum of all objectives; no two of them share a weight."""
         q_loss, v_loss, exponent = omiga.critic_losses(weights.critics, targets, batch, self.temperature, self.discount)
         now = batch.acted
-        view, valid = weights.actor.look(now), acting(now)
+        view, valid = weights.actor.trunk.look(now), acting(now)
         no_skill = jnp.zeros((*view.history.shape[:-1], 0))
         log_probability, hit = weights.actor.head.judge(view, no_skill, now.available, now.actions)
         weight = jnp.exp(bounded(exponent))

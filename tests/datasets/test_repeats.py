@@ -107,7 +107,7 @@ def test_critics_and_trunks_say_the_same_of_every_moment(dataset: Dataset) -> No
     @jax.jit
     def say(batch: Batch) -> tuple[Any, Any]:
         online = state.weights.critics
-        return omiga.critic_losses(online, state.targets, batch, 10.0, 0.9), state.weights.actor.look(batch).history
+        return omiga.critic_losses(online, state.targets, batch, 10.0, 0.9), state.weights.actor.trunk.look(batch).history
 
     (*losses, exponent), history = say(plain)
     (*other_losses, other_exponent), other_history = say(marked)

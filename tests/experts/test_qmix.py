@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -15,6 +16,7 @@ from comad.experts.mixer import Mixer
 from comad.experts.qmix import Moment, Qmix
 from comad.experts.replay import Replay
 from comad.networks.layers import initialize
+from comad.networks.mixer import AttentionMixer
 from comad.types import StateTokens, settings
 
 ENV = Navigation(2, 5, limit=6)
@@ -37,14 +39,21 @@ def test_returns_are_those_computed_by_hand() -> None:
     assert np.allclose(found, [[0.675, 1.0, 0.72]])
 
 
-def test_the_team_value_never_falls_when_an_agent_rises() -> None:
-    mixer = initialize(lambda draws: Mixer.create(draws, ENV.spec), jax.random.key(1))
-    state = state_of(64)
+@pytest.mark.parametrize("kind", [Mixer, AttentionMixer])
+def test_the_team_value_never_falls_when_an_agent_rises(kind: type[Mixer | AttentionMixer]) -> None:
+    mixing = initialize(lambda draws: kind.create(draws, ENV.spec), jax.random.key(1))(state_of(64))
     low = jax.random.normal(jax.random.key(2), (64, 2))
     for agent in range(2):
-        high = low.at[:, agent].add(1.0)
-        assert (mixer(high, state) >= mixer(low, state)).all()
-    assert (mixer(low + 1.0, state) > mixer(low, state)).any()
+        assert (mixing(low.at[:, agent].add(1.0)) >= mixing(low)).all()
+    assert (mixing(low + 1.0) > mixing(low)).any()
+
+
+@pytest.mark.parametrize("attentive", [True, False])
+def test_an_attentive_mixer_does_not_ask_who_stands_where_in_the_row(attentive: bool) -> None:
+    trainer, state = replace(TINY, attentive=attentive), state_of(64)
+    mixer = initialize(lambda draws: qmix.Networks.create(draws, trainer, ENV.spec), jax.random.key(1)).mixer
+    values, turned = jax.random.normal(jax.random.key(2), (64, 2)), replace(state, agents=state.agents[:, ::-1])
+    assert np.allclose(mixer(state)(values), mixer(turned)(values[:, ::-1]), atol=1e-5) == attentive
 
 
 def test_windows_are_neighboring_moments_of_one_lane() -> None:

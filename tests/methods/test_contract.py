@@ -167,7 +167,7 @@ def test_owl_refuses_a_stream_with_more_tasks_than_heads() -> None:
 def test_importance_is_the_expected_squared_slope(batch: Batch) -> None:
     # Of the bias before the softmax, a decision's Fisher information is p (1 - p), whatever comes before it.
     actor = make(Ft()).active.actor
-    view = actor.look(batch)
+    view = actor.trunk.look(batch)
     no_skill = jnp.zeros((*view.history.shape[:-1], 0))
     chance = jax.nn.softmax(actor.head.logits(view, no_skill, batch.available))
     valid = np.asarray(acting(batch))
