@@ -17,10 +17,11 @@ from comad.methods.learned import Actor, Familiarity, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
 from comad.methods.omiga import Critics, acting, masked_mean
-from comad.methods.weights import Preference, chance_actions, merit, weigh
+from comad.methods.weights import Preference, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import initialize
+from comad.tokens import draw_available
 from comad.types import LATER, Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 SMALLEST_SPREAD = 1e-4
@@ -87,7 +88,7 @@ class ComadPlus:
     effective: float = 0.25
     """Share of the recorded episodes that is to count: those that ended well are followed as sharply as leaves so many effective."""
     doubt: float = 0.1
-    """How strongly the policy is drawn towards chance in moments of episodes that are not followed."""
+    """How strongly the policy is drawn towards chance in moments of episodes that are not followed; where actions are numbered."""
     relations: bool = True
     """Let every target look at the team before agents look at the targets."""
     inherit: Literal["actor", "trunk", "nothing"] = "actor"
@@ -209,12 +210,14 @@ class ComadPlus:
         now = batch.acted
         valid, advantage = acting(now), exponent * alpha
         weight = weigh(exponent + guidance, state.preference, now)
-        # What old skills would not do is no reason to doubt what was recorded.
-        doubted = jnp.maximum(1.0 - weigh(exponent, state.preference, now), 0.0)
-        imitation = imitate(learned.actor, now, self.skill, True, skill_key, chance_actions(now, chance_key))
+        chance = draw_available(chance_key, now.available) if self.doubts(now) else None
+        imitation = imitate(learned.actor, now, self.skill, True, skill_key, chance)
         policy_loss = -masked_mean(weight * imitation.log_probability, valid)
-        assert imitation.other_log_probability is not None
-        doubt_loss = -masked_mean(doubted * imitation.other_log_probability, valid)
+        doubt_loss = jnp.zeros(())
+        if imitation.other_log_probability is not None:
+            # What old skills would not do is no reason to doubt what was recorded.
+            doubted = jnp.maximum(1.0 - weigh(exponent, state.preference, now), 0.0)
+            doubt_loss = -masked_mean(doubted * imitation.other_log_probability, valid)
         # Held as strongly as actions are imitated; otherwise the skill would leak those that weigh most.
         kl_loss = masked_mean(weight * imitation.divergence, valid)
         density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
@@ -226,6 +229,10 @@ class ComadPlus:
             q_loss + v_loss + policy_loss + self.doubt * doubt_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss
         )
         return total, jax.lax.stop_gradient((odds, logs))
+
+    def doubts(self, batch: Batch) -> bool:
+        """Whether anything is doubted: a normal distribution cannot be sure of one action and still leave a little to all others."""
+        return self.doubt > 0.0 and not batch.continuous
 
     def neighbors(self, state: PlusState) -> int:
         """How many old families can be consulted at all."""

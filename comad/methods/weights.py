@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from comad.methods.omiga import acting, bounded, masked_mean
-from comad.tokens import draw_available
-from comad.types import Actions, Batch, PRNGKey
+from comad.types import Batch
 
 SHARPEST = 20.0
 """Most that a standard deviation of outcomes may count."""
@@ -58,13 +57,6 @@ def weigh(exponent: Float[Array, "row time agent"], preference: Preference, batc
     # Bounded apart: outcomes alone may reach the bound, and there advantages and guidance must still tell.
     weight = jnp.exp(bounded(exponent) + bounded(preference.sharpness * batch.outcome)[..., None])
     return jnp.where(acting(batch), weight / preference.mean, 0.0)
-
-
-def chance_actions(batch: Batch, key: PRNGKey) -> Actions:
-    """Actions that chance takes among those there are."""
-    if batch.continuous:
-        return jax.random.uniform(key, batch.actions.shape, minval=-1.0)
-    return draw_available(key, batch.available)
 
 
 def merit(said: Float[Array, "head row time agent"], weight: Float[Array, "row time agent"], batch: Batch) -> Float[Array, " head"]:

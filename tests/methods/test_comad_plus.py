@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learners import KEY, make, same, small_batch
+from learners import KEY, make, same, small_batch, vectors
 
 from comad.methods.bands import TENTHS, Bands, distance
 from comad.methods.base import Method, Portrays
 from comad.methods.comad_plus import ComadPlus, PlusState, odds_of
 from comad.methods.omiga import acting
-from comad.methods.weights import SHARPEST, Preference, chance_actions, merit, sharpest, weigh
+from comad.methods.weights import SHARPEST, Preference, merit, sharpest, weigh
 from comad.networks.heads import pick
+from comad.tokens import draw_available
 from comad.types import Batch
 
 STRICT = ComadPlus(reuse=False, multipliers=False)
@@ -119,8 +120,14 @@ def test_old_families_count_by_how_much_better_than_chance_they_are(batch: Batch
     assert np.asarray(merit(said, alike, batch)) == pytest.approx([1.0, 0.75, 0.0, 0.0], abs=1e-5)
 
 
+def test_only_numbered_actions_are_doubted(batch: Batch) -> None:
+    # Drawn towards all actions at once, a normal distribution would spread over them, and its middle would be nobody's action.
+    assert ComadPlus().doubts(batch) and not ComadPlus(doubt=0.0).doubts(batch)
+    assert not ComadPlus().doubts(vectors()[1])
+
+
 def test_chance_takes_what_is_available_and_all_of_it(batch: Batch) -> None:
-    drawn = np.stack([np.asarray(chance_actions(batch, key)) for key in jax.random.split(KEY, 40)])
+    drawn = np.stack([np.asarray(draw_available(key, batch.available)) for key in jax.random.split(KEY, 40)])
     valid, available = np.asarray(acting(batch)), np.asarray(batch.available)
     for action in range(available.shape[-1]):
         assert np.array_equal((drawn == action).any(0)[valid] | ~available[valid, action], np.ones(valid.sum(), bool))
@@ -216,8 +223,8 @@ def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
 
     state = replace(grown[2], update=jnp.int32(made))
     assert int(Told().route(state, jnp.int32(0), batch)) == expected
-    vectors = replace(batch, actions=batch.actions[..., None].astype(float))  # nothing in a situation tells where an Ant is to run
-    for alone in (Told(hand_over=False).route(state, jnp.int32(0), batch), Told().route(state, jnp.int32(0), vectors)):
+    directions = replace(batch, actions=batch.actions[..., None].astype(float))  # nothing in a situation tells where an Ant is to run
+    for alone in (Told(hand_over=False).route(state, jnp.int32(0), batch), Told().route(state, jnp.int32(0), directions)):
         assert int(alone) == int(np.argmax(likeness))
 
 
