@@ -159,14 +159,24 @@ def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> Non
         raise UserError(f"{folder} holds another run: its {name} is {there.get(name)}, not {here[name]}; choose another --out")
 
 
+@dataclass(frozen=True)
+class Pace:
+    """From where a run's speed is told."""
+
+    since: float
+    before: int
+    """Updates made by then."""
+    learns: bool = False
+    """Whether it was seen to make updates; starting and compiling, which come before them, tell nothing of the time to come."""
+
+
 @dataclass
 class Board:
     """What is known of all runs: a table that is drawn again and again, or lines where none can be drawn."""
 
     cells: Sequence[Cell]
     out: Path
-    running: dict[Cell, tuple[float, int]] = field(default_factory=dict)
-    """Since when, and how many updates were made before."""
+    running: dict[Cell, Pace] = field(default_factory=dict)
     failures: dict[Cell, str] = field(default_factory=dict)
     seen: dict[Cell, Standing | None] = field(default_factory=dict)
     drawn: float = 0.0
@@ -191,7 +201,7 @@ class Board:
         """Take notice of what happened, and draw anew now and then."""
         if isinstance(event, Started):
             standing = look(event.cell.folder(self.out))
-            self.running[event.cell] = time.monotonic(), standing.done if standing else 0
+            self.running[event.cell] = Pace(time.monotonic(), standing.done if standing else 0)
             self.say(f"{_name(event.cell)} {'begins' if event.attempt == 1 else 'is tried again'}")
         if isinstance(event, Ended):
             self.running.pop(event.cell, None)
@@ -201,11 +211,11 @@ class Board:
             self.say(f"{_name(event.cell)} {event.outcome}{f': {event.why}' if event.why else ''}{self.left()}")
         if time.monotonic() - self.drawn > (REFRESH if self.live else PLAIN_SECONDS):
             self.drawn = time.monotonic()
-            for cell, (_, before) in self.running.items():
+            for cell, pace in self.running.items():
                 standing = self.seen[cell] = look(cell.folder(self.out))
                 # A run goes on from its checkpoint, which may be behind what its log said when it was stopped.
-                if standing and standing.done < before:
-                    self.running[cell] = time.monotonic(), standing.done
+                if standing and (standing.done < pace.before or (standing.done > pace.before and not pace.learns)):
+                    self.running[cell] = Pace(self.drawn, standing.done, learns=True)
             if self.live:
                 self.live.update(self.table(), refresh=True)
             else:
@@ -221,7 +231,9 @@ class Board:
         now, standings = time.monotonic(), [self.seen.get(cell) for cell in self.cells]
         known = [standing for standing in standings if standing]
         speed = sum(
-            (there.done - before) / max(now - since, 1.0) for cell, (since, before) in self.running.items() if (there := self.seen[cell])
+            (there.done - pace.before) / max(now - pace.since, 1.0)
+            for cell, pace in self.running.items()
+            if pace.learns and (there := self.seen[cell])
         )
         if not speed:
             return ""

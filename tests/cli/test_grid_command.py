@@ -58,6 +58,23 @@ def test_finished_runs_are_not_made_again_and_failures_are_named(
     assert main(WORDS) == 0 and [cell.seed for cell in asked] == [1]
 
 
+def test_time_left_does_not_count_what_starting_took(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five minutes until the first 50 updates of 20,000, then 100 a minute."""
+    place(0)
+    log, clock = Path("runs/cn-expert/ft-seed0/logs.jsonl"), [1000.0]
+    log.unlink(missing_ok=True)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    (cell,) = Grid(streams=("cn",), methods=("ft",), seeds=(0,)).cells()
+    board = verb.Board([cell], Path("runs"))
+    board.note(Started(cell, 1))
+    for seconds, update in ((300, 50), (60, 150)):
+        log.write_text(f'{{"task": 0, "update": {update}}}\n')
+        clock[0] += seconds
+        board.note(Waited())
+    first, second = capsys.readouterr().err.splitlines()[-2:]
+    assert "left" not in first and "about 198 min left" in second
+
+
 def test_time_left_is_told_from_where_a_run_went_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A log may be ahead of the checkpoint from which its run goes on: 3,500 updates, then 3,000 again, then 100 a minute."""
     place(0)
