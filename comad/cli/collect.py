@@ -10,7 +10,7 @@ import tyro
 from comad import envs
 from comad.cli.data import show_datasets
 from comad.cli.tasks import choose
-from comad.cli.terminal import check_positive, check_seed, progress
+from comad.cli.terminal import check_positive, check_seed, progress, show_lines
 from comad.datasets import library as datasets
 from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, check, open_dataset
@@ -52,6 +52,8 @@ class Collect:
             check_positive("--episodes", self.episodes)
         # All players first: whoever lacks one should not hear of it after an hour.
         wanted = [(task, quality, env := envs.make(task.env), self.player(env, quality)) for task, quality in self.wanted()]
+        borrowed = [(quality, env.spec.env, card.env) for _, quality, env, (_, card) in wanted if card.env != env.spec.env]
+        show_lines([f"{there}, {quality}: no team learned there, so that of {learned} plays" for quality, there, learned in borrowed])
         with progress() as bar:
             bar_task = bar.add_task("recording", total=sum(self.count(task) for task, *_ in wanted))
             paths, done = [], 0

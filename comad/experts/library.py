@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from comad import checkpoint
+from comad.envs import battle
 from comad.envs.ant import Ant
 from comad.envs.base import Env, HostEnv
+from comad.envs.battle import Battle
 from comad.envs.rollout import Player
 from comad.errors import MALFORMED, UserError, unknown
 from comad.experts.base import Trainer
 from comad.experts.hatd3 import Hatd3
 from comad.experts.joint import JointPlayer
+from comad.experts.kin import nearest_kin
 from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
@@ -80,20 +83,27 @@ def read_card(path: Path) -> Card:
 def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> tuple[Player, Card]:
     """A player for a world, if there is one whose world has the same rules and whose file is what its card says.
 
-    An Ant is also played by the team of a world that is the same problem seen from another side; the card is then that team's.
+    An Ant is also played by the team of a world that is the same problem seen from another side, a battle that has no team by that of
+    another size; the card is then that team's.
     """
     if isinstance(env, Ant) and not _weights(env, quality, folder).exists():
         for twin, symmetry in twins(env):
             if _weights(twin, quality, folder).exists():
                 return _turned(env, twin, symmetry, quality, folder)
-    team, card = load(env, quality, folder)
+    team, card = load(_kin(env, quality, folder) or env, quality, folder)
     return trainer_of(card).player(team, env.spec), card
 
 
 def nearest(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Path:
-    """Where to look for a world's team: in a folder of one's own if it is there, else among those that come with the package."""
+    """Where to look for a world's team: in a folder of one's own if it is there, else among those that come with the package.
+
+    Teams of battles of another size come last, again one's own first.
+    """
     worlds = [env, *(twin for twin, _ in twins(env))] if isinstance(env, Ant) else [env]
-    return folder if any(_weights(world, quality, folder).exists() for world in worlds) else SHIPPED
+    for place in (folder, SHIPPED):
+        if any(_weights(world, quality, place).exists() for world in worlds):
+            return place
+    return folder if _kin(env, quality, folder) else SHIPPED
 
 
 def beginning(env: Env[Any] | HostEnv[Any], start: Env[Any] | HostEnv[Any], folder: Path = SHIPPED) -> Any:
@@ -112,6 +122,13 @@ def _turned(env: Ant, twin: Ant, symmetry: Symmetry, quality: str, folder: Path)
     player = trainer_of(card).player(team, env.spec)
     assert isinstance(player, JointPlayer)
     return JointPlayer(TurnedTeam(player.team, symmetry), env.spec), card
+
+
+def _kin(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Battle | None:
+    """The battle of another size whose team plays this one, if this is a battle without a team of its own."""
+    if not isinstance(env, Battle) or _weights(env, quality, folder).exists():
+        return None
+    return nearest_kin(env, filter(None, (battle.make(path.parent.name) for path in folder.glob(f"*/{quality}.safetensors"))))
 
 
 def _weights(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Path:
