@@ -25,6 +25,15 @@ def test_the_worked_example() -> None:
     assert metrics.forward_transfer(SCORES, SCRATCH) == pytest.approx([0.4 / 3])
 
 
+def test_late_performance_is_that_of_the_last_quarter_of_evaluations() -> None:
+    # Nine points are one before learning and eight evaluations, of which the last two count: 0.5 and 0.9, on both tasks alike.
+    scores = np.zeros((1, 2, 9, 2))
+    scores[0, 1, -3:] = np.array([0.3, 0.5, 0.9])[:, None]
+    assert metrics.late_performance(scores) == pytest.approx([0.7])
+    # Of fewer than eight the last counts alone.
+    assert metrics.late_performance(scores[:, :, -8:]) == pytest.approx([0.9])
+
+
 @given(complete)
 def test_a_learner_transfers_nothing_over_itself_and_performance_ends_where_it_ends(scores: np.ndarray) -> None:
     alone = scores[:1]

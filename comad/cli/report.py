@@ -43,10 +43,9 @@ class Report:
             first = f"; {flaws[0].why}" if flaws else ""
             raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
         rows = main_table(results, self.play)
-        columns = ("stream", "data", "updates", "method", "seeds", "P", "95 %", "published", "FwT", "BwT")
+        columns = ("stream", "data", "updates", "method", "seeds", "P", "95 %", "late P", "published", "FwT", "BwT")
         show_table(f"Scores over seeds, {tables.PLAYED[self.play]}", columns, [shown(row) for row in rows])
-        if any(row.theirs for row in rows):
-            show_lines([tables.PUBLISHED])
+        show_lines([tables.LATE, *([tables.PUBLISHED] if any(row.theirs for row in rows) else [])])
         show_lines([f"compare with care: {said}" for said in unequal(results)])
         show_lines([f"{'noticed' if flaw.counted else 'not counted'}: {flaw.why}" for flaw in flaws])
         if self.out:
@@ -82,6 +81,7 @@ def shown(row: Row) -> tuple[str, ...]:
     return (
         *cells,
         f"{reached.low:.1f} to {reached.high:.1f}" if row.seeds > 1 else "",
+        f"{row.late:.1f}",
         "" if theirs is None else f"{theirs[0]:.1f}",
         *changes,
     )

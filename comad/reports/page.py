@@ -14,9 +14,9 @@ import numpy as np
 
 from comad import theory
 from comad.errors import MALFORMED, UserError
-from comad.metrics import performance_over_time
+from comad.metrics import late_performance, performance_over_time, summarize
 from comad.reports.overall import Overall, overall
-from comad.reports.results import METRICS, UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal
+from comad.reports.results import UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal
 from comad.reports.tables import main_table
 from comad.reports.variations import families, orders, orphans
 from comad.runs.folder import journal_path, read_settings
@@ -159,9 +159,9 @@ def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str,
     """Numbers, curves and the matrix of one way of playing."""
     scores = result.scores(mode)
     seen = performance_over_time(scores, "seen")
-    metrics = summaries(result, results, mode)
+    metrics = {**summaries(result, results, mode), "late P": summarize(100 * late_performance(scores), 0.0, 100.0)}
     return {
-        "metrics": {name: {size: _short(getattr(metrics[name], size), 3) for size in SIZES} for name in METRICS if name in metrics},
+        "metrics": {name: {size: _short(getattr(found, size), 3) for size in SIZES} for name, found in metrics.items()},
         "curves": {"seen": _curve(seen), "tasks": [_curve(scores[..., task]) for task in range(scores.shape[-1])]},
         "matrix": _short(scores[:, :, -1].mean(0)),
     }

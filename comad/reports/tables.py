@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from comad.metrics import Summary, backward_transfer
+from comad.metrics import Summary, backward_transfer, late_performance
 from comad.reports.overall import Overall
 from comad.reports.results import METRICS, UNDEFINED, Metric, Result, per_seed, published, summaries
 from comad.runs.record import Mode, Play
@@ -32,6 +32,8 @@ class Row:
     """By P among the methods of its stream, quality and budget: 1 is the best. None for one alone, and for variants: they are no rivals."""
     mode: Mode
     """How the teams were played."""
+    late: float
+    """P over the last quarter of the evaluations, over seeds."""
 
     def difference(self, metric: Metric) -> float | None:
         """Ours minus theirs, where both are known."""
@@ -58,7 +60,8 @@ def main_table(results: Sequence[Result], play: Play = "usual") -> list[Row]:
         theirs = {name: published()[key] for name in METRICS if (key := (result.stream, result.quality, result.label, name)) in published()}
         undefined = UNDEFINED.get(result.method, ())
         over_all = None if "BwT" not in ours else float(100 * backward_transfer(result.scores(play), "all").mean())
-        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, rank, result.mode(play)))
+        late = float(100 * late_performance(result.scores(play)).mean())
+        rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, rank, result.mode(play), late))
     return rows
 
 
@@ -67,15 +70,16 @@ PLAYED: dict[Play, str] = {
     "sampled": "drawn play",
     "greedy": "greedy play",
 }
+LATE = "Late P: the mean of the last quarter of the evaluations, which share their starts among methods, so that one may mislead."
 PUBLISHED = "Published runs had 20,000 updates per task, those of the Ant 100,000."
 
 
 def markdown(rows: Sequence[Row], play: Play = "usual") -> str:
     """A table for people: mean ± deviation, the interval, the published mean in brackets; best P bold, second best in italics."""
-    lines = [f"{PLAYED[play].capitalize()}. {PUBLISHED}", ""]
+    lines = [f"{PLAYED[play].capitalize()}. {LATE} {PUBLISHED}", ""]
     lines += [
-        "| stream | data | updates | method | seeds | P | 95 % | published | FwT | BwT |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| stream | data | updates | method | seeds | P | 95 % | late P | published | FwT | BwT |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         reached = row.ours["P"]
@@ -89,7 +93,7 @@ def markdown(rows: Sequence[Row], play: Play = "usual") -> str:
             f"{mark}{spread(row, 'P')}{mark}",
         )
         interval = f"{reached.low:.1f} to {reached.high:.1f}" if row.seeds > 1 else ""
-        shown = (*cells, interval, _published(row, "P"), _both(row, "FwT"), _both(row, "BwT"))
+        shown = (*cells, interval, f"{row.late:.1f}", _published(row, "P"), _both(row, "FwT"), _both(row, "BwT"))
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |")
     return "\n".join(lines) + "\n"
 
@@ -121,7 +125,7 @@ def comma_separated(rows: Sequence[Row]) -> str:
     """All numbers, for programs."""
     sizes = ("mean", "std", "low", "high", "published_mean", "published_std", "difference")
     columns = ("stream", "quality", "updates", "method", "play", "seeds", "rank")
-    lines = [[*columns, *(f"{metric}_{size}" for metric in METRICS for size in sizes), "BwT_over_all_tasks"]]
+    lines = [[*columns, *(f"{metric}_{size}" for metric in METRICS for size in sizes), "BwT_over_all_tasks", "P_late"]]
     for row in rows:
         numbers: list[float | None] = []
         for metric in METRICS:
@@ -129,21 +133,21 @@ def comma_separated(rows: Sequence[Row]) -> str:
             # One seed has no deviation, and says nothing of others.
             spread = [ours.std, ours.low, ours.high] if ours and row.seeds > 1 else [None] * 3
             numbers += [ours.mean if ours else None, *spread, *theirs, row.difference(metric)]
-        shown = (_cell(number) for number in (*numbers, row.backward_over_all))
+        shown = (_cell(number) for number in (*numbers, row.backward_over_all, row.late))
         lines.append([row.stream, row.quality, str(row.updates), row.label, row.mode, str(row.seeds), str(row.rank or ""), *shown])
     return _written(lines)
 
 
 def by_seed(results: Sequence[Result], play: Play = "usual") -> str:
     """One line per run: its metrics, its heads, and where it lies."""
-    lines = [["stream", "quality", "updates", "method", "play", "seed", *METRICS, "heads", "run"]]
+    lines = [["stream", "quality", "updates", "method", "play", "seed", *METRICS, "P_late", "heads", "run"]]
     for result in results:
-        found = per_seed(result, results, play)
+        found, late = per_seed(result, results, play), 100 * late_performance(result.scores(play))
         for place, (seed, record) in enumerate(zip(result.seeds, result.records, strict=True)):
             values = (_cell(found[name][place]) if name in found else "" for name in METRICS)
             heads = str(max((grown.used for grown in record.growth()), default=""))
             about = (result.stream, result.quality, str(result.updates), result.label, result.mode(play))
-            lines.append([*about, str(seed), *values, heads, str(record.path)])
+            lines.append([*about, str(seed), *values, _cell(late[place]), heads, str(record.path)])
     return _written(lines)
 
 

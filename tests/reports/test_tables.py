@@ -34,10 +34,11 @@ def test_a_row_holds_what_can_be_computed_by_hand(tmp_path: Path) -> None:
     rows = main_table(results)
     assert [(row.label, row.rank) for row in rows] == [("comad", 1), ("fs", 2)]
     assert rows[0].theirs["P"] == (99.26, 0.08) and rows[0].difference("P") == pytest.approx(85.0 - 99.26)
-    assert "| comad | 2 | **85.0 ± 15.0** | 0.0 to 100.0 | 99.3 (-14.3) |" in markdown(rows)
+    assert "| comad | 2 | **85.0 ± 15.0** | 0.0 to 100.0 | 85.0 | 99.3 (-14.3) |" in markdown(rows)
     assert r"lbf & expert & 10 & comad & $\mathbf{85.0 \pm 15.0}$" in latex(rows)
     read = list(csv.DictReader(io.StringIO(comma_separated(rows))))
     assert float(read[0]["P_mean"]) == 85.0 and float(read[0]["BwT_mean"]) == -20.0 and read[1]["rank"] == "2"
+    assert float(read[0]["P_late"]) == 85.0
 
 
 def test_equal_methods_share_a_rank_and_missing_references_are_said_to_be_missing(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_one_seed_is_not_told_as_certain_and_what_says_nothing_is_left_out(tmp_p
     rows = {row.label: row for row in main_table(gather([tmp_path])[0])}
     text = markdown(list(rows.values()))
     assert "| comad | 1 | **75.0** |  |" in text and "±" not in text
-    assert "| mt | 1 | **75.0** |  | 79.3 (-4.3) | - | - |" in text and rows["fs"].ours.keys() == {"P", "BwT"}
+    assert "| mt | 1 | **75.0** |  | 75.0 | 79.3 (-4.3) | - | - |" in text and rows["fs"].ours.keys() == {"P", "BwT"}
     assert rows["comad"].ours["BwT"].mean == 0.0 == rows["comad"].backward_over_all
 
 
