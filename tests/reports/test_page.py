@@ -31,6 +31,7 @@ def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
     (result,) = embedded(page)["results"]
     shown = result["modes"][result["usual"]]
     assert shown["metrics"]["P"] == {"mean": 85.0, "std": 15.0, "low": 0.0, "high": 100.0} and shown["rank"] is None
+    assert shown["metrics"]["late P"] == shown["metrics"]["P"]  # of one evaluation the last quarter is that one
     assert shown["matrix"] == [[1.0, 0.0], [0.8, 0.9]]
     # Over the tasks seen so far: nothing, the first, the first with an unlearned second, both.
     assert shown["curves"]["seen"]["mean"] == [0.0, 1.0, 0.5, 0.85] and shown["curves"]["tasks"][1]["std"] == [0.0, 0.0, 0.0, 0.1]

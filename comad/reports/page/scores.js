@@ -28,8 +28,8 @@ function drawGlance() {
 }
 
 function drawScores() {
-  const columns = ["stream", "quality", "updates", "label", "seeds", "P", "late P", "FwT", "BwT"];
-  const names = { quality: "data", label: "method" }, explained = { "late P": "mean of the last quarter of the evaluations: in each of them all methods meet the same starts, which may be good or bad ones" };
+  const columns = ["stream", "quality", "updates", "label", "seeds", "P", "FwT", "BwT"];
+  const names = { quality: "data", label: "method" };
   const value = (result, column) => (columns.indexOf(column) > 4 ? metricOf(result, column)?.mean ?? -Infinity : column === "seeds" ? result.seeds.length : result[column]);
   const { column: by, down } = state.sort;
   const rows = chosen().sort((one, other) => {
@@ -40,7 +40,7 @@ function drawScores() {
     const press = make("button", { type: "button" }, (names[column] ?? column) + (by === column ? (down ? " ▾" : " ▴") : ""));
     press.onclick = () => { state.sort = { column, down: by === column ? !down : place > 3 }; drawScores(); find("main-table").querySelectorAll("button")[place].focus(); };
     const sorted = by === column ? (down ? "descending" : "ascending") : "none";
-    return make("th", { scope: "col", title: explained[column] ?? "", "aria-sort": sorted, class: place > 3 || column === "updates" ? "number" : "" }, press);
+    return make("th", { scope: "col", "aria-sort": sorted, class: place > 3 || column === "updates" ? "number" : "" }, press);
   }));
   const body = rows.map((result) => make("tr", {}, ...columns.map((column, place) => {
     if (column === "updates") return make("td", { class: "number" }, result.updates.toLocaleString("en"));
@@ -52,14 +52,15 @@ function drawScores() {
 }
 
 function scoreCell(result, column) {
-  const found = metricOf(result, column), published = result.published[column], sign = !column.endsWith("P");
+  const found = metricOf(result, column), published = result.published[column], sign = column !== "P", late = metricOf(result, "late P");
   if (result.undefined.includes(column)) return make("td", { class: "number missing", title: "says nothing of this method" }, "–");
   if (!found) return make("td", { class: "number missing", title: column === "FwT" ? "needs finished runs of fs with the same stream, data and budget" : "a stream of one task has none" }, "missing");
   const rank = played(result).rank;
   const mark = column === "P" ? { 1: "best", 2: "second" }[rank] ?? "" : "";
   const interval = result.seeds.length > 1 ? `${number(found.low, sign)} to ${number(found.high, sign)}` : "one seed";
+  const steady = column === "P" && late.mean !== found.mean ? make("small", {}, `late ${number(late.mean)}`) : "";
   const beside = published ? make("small", {}, `paper ${number(published[0], sign)}, ${number(found.mean - published[0], true)}`) : "";
-  return make("td", { class: "number" }, make("span", { class: mark }, number(found.mean, sign) + (result.seeds.length > 1 ? ` ± ${number(found.std)}` : "")), make("small", {}, interval), beside);
+  return make("td", { class: "number" }, make("span", { class: mark }, number(found.mean, sign) + (result.seeds.length > 1 ? ` ± ${number(found.std)}` : "")), make("small", {}, interval), steady, beside);
 }
 
 function drawOverall() {
