@@ -160,7 +160,7 @@ def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str,
     scores = result.scores(mode)
     seen = performance_over_time(scores, "seen")
     metrics: dict[str, Summary] = {"late P": summarize(100 * late_performance(scores), 0.0, 100.0)}
-    metrics.update(summaries(result, results, mode))
+    metrics |= {str(name): found for name, found in summaries(result, results, mode).items()}
     return {
         "metrics": {name: {size: _short(getattr(found, size), 3) for size in SIZES} for name, found in metrics.items()},
         "curves": {"seen": _curve(seen), "tasks": [_curve(scores[..., task]) for task in range(scores.shape[-1])]},
