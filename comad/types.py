@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from comad.errors import UserError
+from comad.pieces import piece_by_piece
 from comad.repeats import spread
 
 PRNGKey = Key[Array, ""]
@@ -177,6 +178,11 @@ class Tokens(eqx.Module):
     ally_seen: Bool[Array, "*batch agent others"]
     target_seen: Bool[Array, "*batch agent target"]
 
+    @property
+    def entities(self) -> int:
+        """How many things an agent may look at: itself, allies, targets."""
+        return 1 + self.allies.shape[-2] + self.targets.shape[-2]
+
 
 class StateTokens(eqx.Module):
     """The whole situation, for the centralized parts of learning. Absent entities are zero and masked."""
@@ -215,6 +221,7 @@ class Moments(eqx.Module):
 
 
 Made = TypeVar("Made")
+Network = TypeVar("Network")
 
 
 class Batch(eqx.Module):
@@ -244,6 +251,17 @@ class Batch(eqx.Module):
     def once(self, function: Callable[[Moments], Made]) -> Made:
         """What a function of single moments makes of every one of them; where many look the same, it is computed once for these."""
         return self.hand(function(self.moments))
+
+    def each(self, function: Callable[[Network, Tokens, Actions], Made], network: Network, apart: bool) -> Made:
+        """What a network makes of every agent's own sight and action; of agents that see apart from each other a few at a time."""
+        if not apart or self.distinct:
+            return self.once(lambda moments: function(network, moments.tokens, moments.actions))
+        return piece_by_piece(function, network, (), (self.tokens, self.actions), self.there, self.tokens.entities)
+
+    @property
+    def there(self) -> Bool[Array, "row time agent"]:
+        """Who of the team is, at moments that are not padding."""
+        return self.present[..., None] & self.state.agent_present
 
     @property
     def moments(self) -> Moments:

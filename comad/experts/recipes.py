@@ -53,7 +53,7 @@ _OUTGROWN = replace(_GROWN, trainer=replace(_LEFT_ALONE, attentive=True, steps=5
 
 
 def _race(race: str) -> dict[str, Recipe]:
-    """Tried so far: protoss, five against five and ten against eleven."""
+    """Tried: five against five and ten against eleven, whose teams play the other four (`kin`)."""
     five, ten = f"{race}_5v5", f"{race}_10v11"
     return {
         five: _RACE,

@@ -216,7 +216,7 @@ class Comad:
 
         priors = jax.vmap(lambda head: head.prior(view.history))(heads)
         drawn = skills.draw(self.skill, priors, key)
-        said = jax.vmap(lambda head, skill: head.policy.relative_log_probability(view, skill, batch.available, batch.actions))(heads, drawn)
+        said = jax.vmap(lambda head, skill: head.policy.relative_log_probability(view, skill, batch))(heads, drawn)
         # Heads stand last while what was made of single moments is handed around.
         odds = batch.once(lambda moments: jnp.moveaxis(log_odds(familiarity.trunk, densities, moments.state), 0, -1))
         weights = reusability(state.library, jnp.moveaxis(odds, -1, 0), self.reuse, chosen)

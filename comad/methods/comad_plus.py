@@ -247,8 +247,7 @@ class ComadPlus:
         def ask(actor: Actor) -> tuple[Array, Array]:
             view = actor.trunk.look(batch)
             skill, policy = skills.draw(self.skill, actor.head.prior(view.history), key), actor.head.policy
-            recorded = batch.available, batch.actions
-            return policy.relative_log_probability(view, skill, *recorded), policy.log_probability(view, skill, *recorded)
+            return policy.relative_log_probability(view, skill, batch), policy.log_probability(view, skill, batch)
 
         said, explained = each(actors, ask)
         bands = jax.tree.map(lambda leaf: leaf[consulted], state.bands)

@@ -83,7 +83,7 @@ def fisher(actor: PlainActor, sample: Batch, key: PRNGKey) -> PlainActor:
 
     def row_log_probability(actor: PlainActor, row: Batch) -> Array:
         seen = actor.trunk.look(row)
-        log_probability = actor.head.log_probability(seen, no_skill[:1], row.available, row.actions)
+        log_probability = actor.head.log_probability(seen, no_skill[:1], row)
         return jnp.where(acting(row), log_probability, 0.0).sum()
 
     def row_squared(row: Batch) -> PlainActor:

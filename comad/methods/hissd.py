@@ -217,7 +217,7 @@ class Hissd:
         valid, num_targets = acting(batch), batch.tokens.targets.shape[3]
         summary = policy.task(batch.tokens)
         view = policy.executor.observer.look(batch, policy.planner.instruct(skills, num_targets))
-        told, hit = policy.executor.head.judge(view, policy.task.skill(summary), batch.available, batch.actions)
+        told, hit = policy.executor.head.judge(view, policy.task.skill(summary), batch)
         imitation = -masked_mean(told, valid)
         contrastive = self.contrastive_loss(policy.task, summary, state, batch, key)
         logs = {"policy_loss": imitation, "contrastive_loss": contrastive}

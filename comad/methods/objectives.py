@@ -1,5 +1,7 @@
 """What methods with skills descend: imitation of recorded actions through a skill, and telling recorded situations from noise."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -59,12 +61,12 @@ def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool,
     posterior = batch.once(lambda moments: actor.head.posterior(actor.posterior(moments.state, moments.actions)))
     chance = skills.noise(kind, posterior, key)
     skill = skills.settle(kind, posterior, chance)
-    log_probability, hit = actor.head.policy.judge(view, skill, batch.available, batch.actions)
-    other = None if others is None else actor.head.policy.log_probability(view, skill, batch.available, others)
+    log_probability, hit = actor.head.policy.judge(view, skill, batch)
+    other = None if others is None else actor.head.policy.log_probability(view, skill, replace(batch, actions=others))
     divergence = skills.divergence(kind, posterior if into_posterior else jax.lax.stop_gradient(posterior), prior)
     # How well the skill does that the agent will have to infer: far worse than with hindsight means that skills leak the action.
     alone = jax.lax.stop_gradient(skills.settle(kind, prior, chance))
-    own_log_probability, own_hit = actor.head.policy.judge(view, alone, batch.available, batch.actions)
+    own_log_probability, own_hit = actor.head.policy.judge(view, alone, batch)
     logs = {
         "log_probability_posterior": masked_mean(log_probability, valid),
         "log_probability_prior": masked_mean(own_log_probability, valid),

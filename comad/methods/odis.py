@@ -161,7 +161,7 @@ class Odis:
         skill = jnp.exp(log_skill)
         # The mean over skills, not their sum, is part of the original.
         kl = (skill * (log_skill + jnp.log(self.skills))).mean(-1)
-        told = discovery.policy.log_probability(discovery.observer.look(batch), discovery.skill(skill), batch.available, batch.actions)
+        told = discovery.policy.log_probability(discovery.observer.look(batch), discovery.skill(skill), batch)
         loss, kl_loss = -masked_mean(told, valid), masked_mean(kl, valid)
         return loss + self.kl_weight * kl_loss, {"policy_loss": loss, "kl": kl_loss}
 

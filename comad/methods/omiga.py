@@ -48,16 +48,16 @@ def critic_losses(
     """
     now, later = batch.acted, batch.following
     weight, bias = jax.lax.stop_gradient(batch.once(lambda moments: target.mixer(moments.state)))
-    target_q = jax.lax.stop_gradient(now.once(lambda moments: target.q(moments.tokens, moments.actions)))
-    target_v = jax.lax.stop_gradient(later.once(lambda moments: target.v(moments.tokens)))
+    target_q = jax.lax.stop_gradient(target.q.of(now))
+    target_v = jax.lax.stop_gradient(target.v.of(later))
 
     following = mix(weight[:, 1:], bias[:, 1:], target_v)
     goal = now.reward + discount * jnp.where(now.terminated, 0.0, following)
-    team_value = now.once(lambda moments: mix(*online.mixer(moments.state), online.q(moments.tokens, moments.actions)))
+    team_value = mix(*now.once(lambda moments: online.mixer(moments.state)), online.q.of(now))
     q_loss = masked_mean(jnp.square(team_value - goal), now.step)
 
     valid, target_weight = acting(now), weight[:, :-1]
-    v = now.once(lambda moments: online.v(moments.tokens))
+    v = online.v.of(now)
     exponent = bounded(target_weight * (target_q - v) / temperature)
     # Dividing by the largest weight changes no gradient's direction and keeps the exponential in range.
     largest = jax.lax.stop_gradient(jnp.maximum(jnp.where(valid, exponent, -EXPONENT_BOUND).max(), -1.0))

@@ -134,7 +134,7 @@ class Learner:
         now = batch.acted
         view, valid = weights.actor.trunk.look(now), acting(now)
         no_skill = jnp.zeros((*view.history.shape[:-1], 0))
-        log_probability, hit = weights.actor.head.judge(view, no_skill, now.available, now.actions)
+        log_probability, hit = weights.actor.head.judge(view, no_skill, now)
         weight = jnp.exp(bounded(exponent))
         policy_loss = -masked_mean(weight * log_probability, valid)
         logs = {

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from comad.networks.attention import WIDTH, ObservationEncoder, StateEncoder
 from comad.networks.layers import Draws, Mlp
 from comad.networks.policy import gather_last
-from comad.types import Actions, Continuous, Spec, StateTokens, Tokens
+from comad.types import Actions, Batch, Continuous, Spec, StateTokens, Tokens
 
 
 class ActionValue(eqx.Module):
@@ -45,6 +45,10 @@ class ActionValue(eqx.Module):
         plain = gather_last(self.base(own), jnp.where(aims, 0, actions))
         return jnp.where(aims, self.aimed(jnp.concatenate([own, target], axis=-1))[..., 0], plain)
 
+    def of(self, batch: Batch) -> Float[Array, "row time agent"]:
+        """The same at every moment of a batch."""
+        return batch.each(lambda value, tokens, actions: value(tokens, actions), self, self.encoder.aims)
+
 
 class StateValue(eqx.Module):
     """V_i of what an agent sees."""
@@ -60,6 +64,10 @@ class StateValue(eqx.Module):
     def __call__(self, tokens: Tokens) -> Float[Array, "*batch agent"]:
         """The value for each agent."""
         return self.mlp(self.encoder.own_view(tokens))[..., 0]
+
+    def of(self, batch: Batch) -> Float[Array, "row time agent"]:
+        """The same at every moment of a batch."""
+        return batch.each(lambda value, tokens, _: value(tokens), self, self.encoder.aims)
 
 
 class LinearMixer(eqx.Module):

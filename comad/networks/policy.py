@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from comad.networks.attention import WIDTH, ObservationEncoder
 from comad.networks.layers import Draws, Gru, Mlp
+from comad.pieces import piece_by_piece
 from comad.tokens import mask_unavailable
 from comad.types import Actions, Batch, Continuous, PRNGKey, Spec, Tokens
 
@@ -50,7 +51,7 @@ class Trunk(eqx.Module):
 
     def look(self, batch: Batch) -> View:
         """Views at every moment of a batch."""
-        seen = batch.once(lambda moments: self.see(moments.tokens))
+        seen = batch.each(lambda trunk, tokens, _: trunk.see(tokens), self, self.encoder.aims)
         return self.remember(self.start(batch.step.shape[0], batch.actions.shape[2]), seen, batch.first)[0]
 
     def see(self, tokens: Tokens) -> View:
@@ -105,33 +106,41 @@ class ActionHead(eqx.Module):
         return jnp.clip(mean, -MEAN_BOUND, MEAN_BOUND), jnp.clip(log_spread, *LOG_SPREAD)
 
     def judge(
-        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
-    ) -> tuple[Float[Array, "*batch agent"], Bool[Array, "*batch agent"] | None]:
-        """Log-probability (or log-density) of recorded actions and, for numbered ones, whether no other is likelier."""
+        self, view: View, skill: Float[Array, "row time agent skill"], batch: Batch
+    ) -> tuple[Float[Array, "row time agent"], Bool[Array, "row time agent"] | None]:
+        """Log-probability (or log-density) of a batch's actions and, for numbered ones, whether no other is likelier."""
         if isinstance(self.spec.actions, Continuous):
-            return squashed_log_density(actions, *self.gaussian(view, skill)), None
-        scores = jax.nn.log_softmax(self.logits(view, skill, available))
-        recorded = gather_last(scores, actions)
-        return recorded, recorded >= scores.max(-1)
+            return squashed_log_density(batch.actions, *self.gaussian(view, skill)), None
+        recorded = batch.available, batch.actions
+        if not self.aimed:
+            taken, best = self.compare(view, skill, *recorded)
+        else:
+            taken, best = piece_by_piece(ActionHead.compare, self, (view, skill), recorded, batch.there, batch.available.shape[-1])
+        return taken, taken >= best
 
-    def log_probability(
+    def compare(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
-    ) -> Float[Array, "*batch agent"]:
-        """Log-probability (or log-density) of recorded actions."""
-        return self.judge(view, skill, available, actions)[0]
+    ) -> tuple[Float[Array, "*batch agent"], Float[Array, "*batch agent"]]:
+        """Log-probabilities of numbered actions, and of the likeliest ones."""
+        scores = jax.nn.log_softmax(self.logits(view, skill, available))
+        return gather_last(scores, actions), scores.max(-1)
+
+    def log_probability(self, view: View, skill: Float[Array, "row time agent skill"], batch: Batch) -> Float[Array, "row time agent"]:
+        """Log-probability (or log-density) of a batch's actions."""
+        return self.judge(view, skill, batch)[0]
 
     def relative_log_probability(
-        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
-    ) -> Float[Array, "*batch agent"]:
-        """Log-probability of recorded actions; of vectors, whose density has no bounds, between that of chance and zero.
+        self, view: View, skill: Float[Array, "row time agent skill"], batch: Batch
+    ) -> Float[Array, "row time agent"]:
+        """Log-probability of a batch's actions; of vectors, whose density has no bounds, between that of chance and zero.
 
         Zero is said of the likeliest vector (before tanh). How far off others are in small spreads says little.
         """
         if isinstance(self.spec.actions, Continuous):
             mean, log_spread = self.gaussian(view, skill)
-            beside = -0.5 * jnp.square((before_squashing(actions) - mean) * jnp.exp(-log_spread)).sum(-1)
-            return jnp.maximum(beside, -actions.shape[-1] * jnp.log(2.0))
-        return self.log_probability(view, skill, available, actions)
+            beside = -0.5 * jnp.square((before_squashing(batch.actions) - mean) * jnp.exp(-log_spread)).sum(-1)
+            return jnp.maximum(beside, -batch.actions.shape[-1] * jnp.log(2.0))
+        return self.log_probability(view, skill, batch)
 
     def sample(
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], key: PRNGKey

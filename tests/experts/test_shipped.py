@@ -14,6 +14,10 @@ from comad.experts.recipes import recipe
 BATTLES = {task.env: 0.9 for name in ("marines", "stalker-zealot") for task in streams.find(name).tasks} | {
     "protoss_5v5": 0.9,
     "protoss_10v11": 0.65,
+    "terran_5v5": 0.8,
+    "terran_10v11": 0.7,
+    "zerg_5v5": 0.65,
+    "zerg_10v11": 0.55,
 }
 """How often a battle is won at least."""
 TASKS = [task.env for name in ("cn", "lbf") for task in streams.find(name).tasks]

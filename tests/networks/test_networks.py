@@ -9,6 +9,7 @@ import pytest
 from jaxtyping import Array
 from scipy.stats import norm
 
+from comad import pieces
 from comad.envs.navigation import Navigation
 from comad.networks import density, flat, skills
 from comad.networks.attention import PROJECTION, WIDTH, Attention, ObservationEncoder, StateEncoder, likeness, mixture
@@ -18,7 +19,7 @@ from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import Draws, Gru, LayerNorm, Linear, Mlp, initialize
 from comad.networks.policy import ActionHead, Trunk, squashed_log_density
 from comad.tokens import complete, full_view
-from comad.types import Continuous, Discrete, Feature, Spec, StateTokens, Tokens
+from comad.types import Batch, Continuous, Discrete, Feature, Spec, StateTokens, Tokens
 
 CN = Navigation(3, 8).spec
 AIMING = dataclasses.replace(CN, num_targets=2, actions=Discrete(("stop", "go"), targeted="attack"))
@@ -41,6 +42,12 @@ def shapes(spec: Spec, lead: tuple[int, ...]) -> list[tuple[int, ...]]:
 def random_state(spec: Spec, *lead: int) -> StateTokens:
     agents, targets = jax.random.normal(KEY, (*lead, spec.num_agents, 2)), jax.random.normal(KEY, (*lead, spec.num_targets, 2))
     return StateTokens(agents, targets, jnp.zeros((*lead, 0)), jnp.ones(agents.shape[:-1], bool), jnp.ones(targets.shape[:-1], bool))
+
+
+def batch_of(tokens: Tokens, state: StateTokens, available: Array, actions: Array) -> Batch:
+    """Rows in which somebody acts at every moment."""
+    numbers, yes = jnp.zeros(tokens.own.shape[:2]), jnp.ones(tokens.own.shape[:2], bool)
+    return Batch(tokens, state, available, actions, numbers, ~yes, ~yes, yes, yes, numbers)
 
 
 def fresh(make: Any) -> Any:
@@ -197,21 +204,25 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     trunk = fresh(lambda draws: Trunk.create(draws, spec))
     head = fresh(lambda draws: ActionHead.create(draws, spec, skill_size=4))
     view, _ = call(trunk, trunk.start(2, 3), tokens, jnp.zeros((2, 3), bool))
-    log_probability = partial(call, head, verb="log_probability")
     skill, available = jnp.zeros((2, 3, 3, 4)), jnp.ones((2, 3, 3, spec.num_actions), bool)
     if spec.num_actions:
         available = available.at[..., -1].set(False)
-        chances = jnp.stack([log_probability(view, skill, available, jnp.full((2, 3, 3), a)) for a in range(spec.num_actions)])
-        assert np.allclose(jnp.exp(chances).sum(0), 1, atol=1e-5) and (np.exp(chances[-1]) == 0).all()
-        said, likeliest = call(head, view, skill, available, call(head, view, skill, available, verb="mode"), verb="judge")
-        assert likeliest.all() and same(said, chances.max(0))
-        assert not call(head, view, skill, available, chances.argmin(0), verb="judge")[1].any()
-    actions = call(head, view, skill, available, KEY, verb="sample")
-    assert jnp.isfinite(log_probability(view, skill, available, actions)).all()
-    # The likeliest has nothing against it, anything else the less likely it is, down to chance; of numbers it is the probability itself.
-    likelihood = partial(call, head, view, skill, available, verb="relative_log_probability")
+
+    def said_of(actions: Array, verb: str = "log_probability") -> Any:
+        return call(head, view, skill, batch_of(tokens, state, available, actions), verb=verb)
+
     if spec.num_actions:
-        assert same(likelihood(actions), log_probability(view, skill, available, actions))
+        chances = jnp.stack([said_of(jnp.full((2, 3, 3), action)) for action in range(spec.num_actions)])
+        assert np.allclose(jnp.exp(chances).sum(0), 1, atol=1e-5) and (np.exp(chances[-1]) == 0).all()
+        said, likeliest = said_of(call(head, view, skill, available, verb="mode"), "judge")
+        assert likeliest.all() and same(said, chances.max(0))
+        assert not said_of(chances.argmin(0), "judge")[1].any()
+    actions = call(head, view, skill, available, KEY, verb="sample")
+    assert jnp.isfinite(said_of(actions)).all()
+    # The likeliest has nothing against it, anything else the less likely it is, down to chance; of numbers it is the probability itself.
+    likelihood = partial(said_of, verb="relative_log_probability")
+    if spec.num_actions:
+        assert same(likelihood(actions), said_of(actions))
     else:
         mean, log_spread = call(head, view, skill, verb="gaussian")
         assert np.allclose(likelihood(jnp.tanh(mean)), 0.0, atol=1e-5)
@@ -223,6 +234,33 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     values = call(q, tokens, actions)
     assert values.shape == call(v, tokens).shape == weight.shape == (2, 3, 3)
     assert (np.asarray(weight) >= 0).all() and mix(weight, bias, values).shape == (2, 3)
+
+
+def test_who_aims_is_judged_the_same_some_agents_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    networks = fresh(
+        lambda draws: (
+            Trunk.create(draws, AIMING),
+            ActionHead.create(draws, AIMING),
+            ActionValue.create(draws, AIMING),
+            StateValue.create(draws, AIMING),
+        )
+    )
+    available, state = jnp.ones((2, 4, 3, AIMING.num_actions), bool), random_state(AIMING, 2, 4)
+    fallen = dataclasses.replace(state, agent_present=state.agent_present.at[0, 1:, 0].set(False))
+    actions = jnp.arange(24).reshape(2, 4, 3) % AIMING.num_actions
+    batch = batch_of(random_tokens(AIMING, 2, 4), fallen, available, actions)
+
+    def judge(networks: Any) -> Any:
+        trunk, head, q, v = networks
+        told = head.log_probability(trunk.look(batch), jnp.zeros((2, 4, 3, 0)), batch), q.of(batch), v.of(batch)
+        return jax.tree.map(lambda values: jnp.where(batch.there, values, 0.0), told)
+
+    found = []
+    for entities in (10**6, 20):
+        monkeypatch.setattr(pieces, "ENTITIES", entities)
+        found.append((judge(networks), jax.jit(jax.grad(lambda networks: sum(map(jnp.sum, judge(networks)))))(networks)))
+    for whole, cut in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(cut, whole, rtol=1e-4, atol=1e-4)
 
 
 def test_without_memory_what_is_seen_goes_past_the_layers_of_the_trunk() -> None:
