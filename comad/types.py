@@ -8,13 +8,14 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from comad import pieces
 from comad.errors import UserError
 from comad.pieces import piece_by_piece
 from comad.repeats import spread
@@ -222,6 +223,8 @@ class Moments(eqx.Module):
 
 Made = TypeVar("Made")
 Network = TypeVar("Network")
+Lighter = TypeVar("Lighter", bound=Callable[..., Any])
+Sight: TypeAlias = Callable[[Network, Tokens, Bool[Array, "*batch agent action"], Actions], Made]
 
 
 class Batch(eqx.Module):
@@ -252,11 +255,25 @@ class Batch(eqx.Module):
         """What a function of single moments makes of every one of them; where many look the same, it is computed once for these."""
         return self.hand(function(self.moments))
 
-    def each(self, function: Callable[[Network, Tokens, Actions], Made], network: Network, apart: bool) -> Made:
-        """What a network makes of every agent's own sight and action; of agents that see apart from each other a few at a time."""
+    def each(self, function: Sight[Network, Made], network: Network, apart: bool, lighter: Sight[Network, Made] | None = None) -> Made:
+        """What a network makes of every agent's own sight.
+
+        Args:
+            function: of the network and of what agents see, can do and did.
+            network: whose gradient is wanted.
+            apart: actions aim at targets, which everybody sees for himself; then a few agents are seen to at a time.
+            lighter: makes the same of agents who can aim at few targets.
+        """
         if not apart or self.distinct:
-            return self.once(lambda moments: function(network, moments.tokens, moments.actions))
-        return piece_by_piece(function, network, (), (self.tokens, self.actions), self.there, self.tokens.entities)
+            return self.once(lambda moments: function(network, moments.tokens, moments.available, moments.actions))
+        recorded = self.tokens, self.available, self.actions
+        return piece_by_piece(function, network, (), recorded, self.there, self.tokens.entities, lighter and self.lightened(lighter))
+
+    def lightened(self, lighter: Lighter) -> tuple[Lighter, Int[Array, "row time agent"]] | None:
+        """What does for few targets, with how many each agent can aim at; nothing, if there are no more than few."""
+        if self.tokens.targets.shape[-2] <= pieces.FEW:
+            return None
+        return lighter, aimable(self.tokens, self.available).sum(-1)
 
     @property
     def there(self) -> Bool[Array, "row time agent"]:
@@ -293,6 +310,11 @@ class Batch(eqx.Module):
     def _at(self, times: slice) -> "Batch":
         rows = jax.tree.map(lambda leaf: leaf[:, times], dataclasses.replace(self, distinct=None))
         return dataclasses.replace(rows, distinct=self.distinct)
+
+
+def aimable(tokens: Tokens, available: Bool[Array, "*batch agent action"]) -> Bool[Array, "*batch agent target"]:
+    """Which targets agents can aim at, where actions aim: theirs are the last ones."""
+    return available[..., available.shape[-1] - tokens.targets.shape[-2] :]
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,13 @@ def numbers(*shape: int) -> Array:
     return jnp.asarray(np.random.default_rng(len(shape)).normal(size=shape), jnp.float32)
 
 
-def by(entities: int, monkeypatch: pytest.MonkeyPatch, there: Array, seen: int = 2) -> tuple[Any, Any]:
+def by(entities: int, monkeypatch: pytest.MonkeyPatch, there: Array, lighter: Any = None) -> tuple[Any, Any]:
     """What is made of every agent, and the slopes of what counts in it, in pieces of a size."""
     monkeypatch.setattr(pieces, "ENTITIES", entities)
     shape = there.shape
 
     def total(network: Array, made: Array) -> tuple[Array, Any]:
-        result = piece_by_piece(squeeze, network, (made,), (numbers(*shape, 3, 1)[..., 0],), there, seen)
+        result = piece_by_piece(squeeze, network, (made,), (numbers(*shape, 3, 1)[..., 0],), there, 2, lighter)
         counting = [jnp.where(there.reshape(*shape, *[1] * (leaf.ndim - 3)), jnp.sin(leaf), 0.0).sum() for leaf in result]
         return counting[0] + counting[1], result
 
@@ -66,6 +66,22 @@ def test_pieces_of_nobody_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> No
     (_, cut), slopes = by(4, monkeypatch, there)  # two agents to a piece: those of moment 1 are alone in theirs
     assert (np.asarray(whole) != 0).all() and (np.asarray(cut) != 0).sum() == 2
     assert (np.asarray(slopes[1])[~there] == 0).all()
+
+
+def test_who_demands_little_is_seen_to_by_what_does_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    demand = jnp.array([[[0, 9], [pieces.FEW, pieces.FEW + 1], [3, 1]]])
+    there = jnp.ones((1, 3, 2), bool).at[0, 2, 1].set(False)
+
+    def light(*arguments: Array) -> tuple[Array, Array]:
+        return jax.tree.map(lambda leaf: leaf + 100.0, squeeze(*arguments))
+
+    (_, plain), _ = by(2, monkeypatch, there)
+    (_, ours), _ = by(2, monkeypatch, there, (light, demand))  # one agent to a piece
+    lightened = np.asarray(ours) - np.asarray(plain) > 50
+    np.testing.assert_array_equal(lightened, [[[True, False], [True, False], [True, False]]])
+    # Two to a piece: one that holds anybody who demands more is computed in full.
+    (_, pairs), _ = by(4, monkeypatch, jnp.ones((1, 3, 2), bool), (light, jnp.array([[[0, 9], [9, 9], [1, 2]]])))
+    assert (np.asarray(pairs) > 50).sum() == 2
 
 
 def test_few_are_not_cut_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from comad import pieces
 from comad.networks.layers import Draws, LayerNorm, Linear, Mlp, product
 from comad.tokens import everyone, everyone_present, mask_unavailable
 from comad.types import Spec, StateTokens, Tokens
@@ -54,6 +55,26 @@ def _mixture_backward(kept: tuple[Array, Array], slope: Array) -> tuple[Array, A
 
 likeness.defvjp(lambda readers, entities: (likeness(readers, entities), (readers, entities)), _likeness_backward)
 mixture.defvjp(lambda weights, entities: (mixture(weights, entities), (weights, entities)), _mixture_backward)
+
+
+Few = Float[Array, "*batch agent few target"]
+"""Which targets the first few are that an agent can aim at: a one for each, and zeros."""
+
+
+def the_few(aimable: Bool[Array, "*batch agent target"]) -> Few:
+    """The first few targets that can be aimed at."""
+    rank = jnp.where(aimable, aimable.cumsum(-1) - 1, -1)[..., None, :]
+    return (rank == jnp.arange(pieces.FEW).reshape(*[1] * (rank.ndim - 2), -1, 1)).astype(jnp.float32)
+
+
+def only(few: Few | None, targets: Float[Array, "*batch agent target width"]) -> Float[Array, "*batch agent _ width"]:
+    """The few of all targets, or all."""
+    return targets if few is None else mixture(few, targets)
+
+
+def among_all(few: Few | None, made: Float[Array, "*batch agent _ width"]) -> Float[Array, "*batch agent target width"]:
+    """What was made of the few, with zeros for all other targets."""
+    return made if few is None else mixture(jnp.swapaxes(few, -1, -2), made)
 
 
 class Attention(eqx.Module):
@@ -127,13 +148,15 @@ class ObservationEncoder(eqx.Module):
             own, ally, target, Attention.create(draws) if relations else None, attention, spec.aims, spec.full_view and not spec.aims
         )
 
-    def __call__(self, tokens: Tokens) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"] | None]:
-        """Summaries of the own token, and of the targets if anything aims at them."""
+    def __call__(
+        self, tokens: Tokens, few: Few | None = None
+    ) -> tuple[Float[Array, "*batch agent width"], Float[Array, "*batch agent target width"] | None]:
+        """Summaries of the own token, and of the targets, or of few of them, if anything aims at them."""
         if not self.aims:
             return self.own_view(tokens), None
         own, targets, entities, seen = self.entities(tokens)
-        read = self.attention(jnp.concatenate([own, targets], axis=-2), entities, seen)
-        return read[..., 0, :], read[..., 1:, :]
+        read = self.attention(jnp.concatenate([own, only(few, targets)], axis=-2), entities, seen)
+        return read[..., 0, :], among_all(few, read[..., 1:, :])
 
     def own_view(self, tokens: Tokens) -> Float[Array, "*batch agent width"]:
         """Summaries of the own token alone."""

@@ -47,7 +47,7 @@ class ActionValue(eqx.Module):
 
     def of(self, batch: Batch) -> Float[Array, "row time agent"]:
         """The same at every moment of a batch."""
-        return batch.each(lambda value, tokens, actions: value(tokens, actions), self, self.encoder.aims)
+        return batch.each(lambda value, tokens, _, actions: value(tokens, actions), self, self.encoder.aims)
 
 
 class StateValue(eqx.Module):
@@ -67,7 +67,7 @@ class StateValue(eqx.Module):
 
     def of(self, batch: Batch) -> Float[Array, "row time agent"]:
         """The same at every moment of a batch."""
-        return batch.each(lambda value, tokens, _: value(tokens), self, self.encoder.aims)
+        return batch.each(lambda value, tokens, *_: value(tokens), self, self.encoder.aims)
 
 
 class LinearMixer(eqx.Module):

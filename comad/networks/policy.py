@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.networks.attention import WIDTH, ObservationEncoder
+from comad.networks.attention import WIDTH, Few, ObservationEncoder, among_all, only, the_few
 from comad.networks.layers import Draws, Gru, Mlp
 from comad.pieces import piece_by_piece
 from comad.tokens import mask_unavailable
-from comad.types import Actions, Batch, Continuous, PRNGKey, Spec, Tokens
+from comad.types import Actions, Batch, Continuous, PRNGKey, Spec, Tokens, aimable
 
 LOG_SPREAD = (-5.0, 2.0)
 """Bounds on the logarithm of a standard deviation."""
@@ -51,12 +51,17 @@ class Trunk(eqx.Module):
 
     def look(self, batch: Batch) -> View:
         """Views at every moment of a batch."""
-        seen = batch.each(lambda trunk, tokens, _: trunk.see(tokens), self, self.encoder.aims)
+        seen = batch.each(
+            lambda trunk, tokens, *_: trunk.see(tokens),
+            self,
+            self.encoder.aims,
+            lighter=lambda trunk, tokens, available, _: trunk.see(tokens, the_few(aimable(tokens, available))),
+        )
         return self.remember(self.start(batch.step.shape[0], batch.actions.shape[2]), seen, batch.first)[0]
 
-    def see(self, tokens: Tokens) -> View:
-        """Views of single moments, before anything is remembered."""
-        own, targets = self.encoder(tokens)
+    def see(self, tokens: Tokens, few: Few | None = None) -> View:
+        """Views of single moments, before anything is remembered; of few targets, if these are told."""
+        own, targets = self.encoder(tokens, few)
         # Without memory past the layers that a first task has made its own, so that heads of later ones can still learn from what is seen.
         return View(jax.nn.relu(self.mlp(own)) if self.memory else own + self.mlp(own), targets)
 
@@ -91,13 +96,18 @@ class ActionHead(eqx.Module):
         return cls(base, Mlp.create(draws, (2 * WIDTH + skill_size, *hidden, 1)) if aims else None, spec)
 
     def logits(
-        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"]
+        self,
+        view: View,
+        skill: Float[Array, "*batch agent skill"],
+        available: Bool[Array, "*batch agent action"],
+        few: Few | None = None,
     ) -> Float[Array, "*batch agent action"]:
         """Unnormalized log-probabilities of numbered actions."""
         features = jnp.concatenate([view.history, skill], axis=-1)
         logits = self.base(features)
         if self.aimed and view.targets is not None:
-            logits = jnp.concatenate([logits, self.aimed.of_pairs(features, view.targets)[..., 0]], axis=-1)
+            at_targets = among_all(few, self.aimed.of_pairs(features, only(few, view.targets)))
+            logits = jnp.concatenate([logits, at_targets[..., 0]], axis=-1)
         return mask_unavailable(logits, available)
 
     def gaussian(self, view: View, skill: Float[Array, "*batch agent skill"]) -> tuple[Array, Array]:
@@ -115,15 +125,27 @@ class ActionHead(eqx.Module):
         if not self.aimed:
             taken, best = self.compare(view, skill, *recorded)
         else:
-            taken, best = piece_by_piece(ActionHead.compare, self, (view, skill), recorded, batch.there, batch.available.shape[-1])
+            lighter = batch.lightened(ActionHead.compare_few)
+            taken, best = piece_by_piece(ActionHead.compare, self, (view, skill), recorded, batch.there, self.spec.num_actions, lighter)
         return taken, taken >= best
 
     def compare(
-        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
+        self,
+        view: View,
+        skill: Float[Array, "*batch agent skill"],
+        available: Bool[Array, "*batch agent action"],
+        actions: Actions,
+        few: Few | None = None,
     ) -> tuple[Float[Array, "*batch agent"], Float[Array, "*batch agent"]]:
         """Log-probabilities of numbered actions, and of the likeliest ones."""
-        scores = jax.nn.log_softmax(self.logits(view, skill, available))
+        scores = jax.nn.log_softmax(self.logits(view, skill, available, few))
         return gather_last(scores, actions), scores.max(-1)
+
+    def compare_few(
+        self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
+    ) -> tuple[Float[Array, "*batch agent"], Float[Array, "*batch agent"]]:
+        """The same of agents who can aim at few targets."""
+        return self.compare(view, skill, available, actions, the_few(available[..., -self.spec.num_targets :]))
 
     def log_probability(self, view: View, skill: Float[Array, "row time agent skill"], batch: Batch) -> Float[Array, "row time agent"]:
         """Log-probability (or log-density) of a batch's actions."""

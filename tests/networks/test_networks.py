@@ -236,27 +236,26 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
     assert (np.asarray(weight) >= 0).all() and mix(weight, bias, values).shape == (2, 3)
 
 
-def test_who_aims_is_judged_the_same_some_agents_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    networks = fresh(
-        lambda draws: (
-            Trunk.create(draws, AIMING),
-            ActionHead.create(draws, AIMING),
-            ActionValue.create(draws, AIMING),
-            StateValue.create(draws, AIMING),
-        )
-    )
-    available, state = jnp.ones((2, 4, 3, AIMING.num_actions), bool), random_state(AIMING, 2, 4)
+@pytest.mark.parametrize("few", [1, 6], ids=["few can be aimed at", "there are few"])
+def test_who_aims_is_judged_the_same_some_agents_at_a_time(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = dataclasses.replace(AIMING, num_targets=3)
+    kinds = (Trunk, ActionHead, ActionValue, StateValue)
+    networks = fresh(lambda draws: tuple(kind.create(draws, spec) for kind in kinds))
+    state, tokens = random_state(spec, 2, 4), random_tokens(spec, 2, 4)
     fallen = dataclasses.replace(state, agent_present=state.agent_present.at[0, 1:, 0].set(False))
-    actions = jnp.arange(24).reshape(2, 4, 3) % AIMING.num_actions
-    batch = batch_of(random_tokens(AIMING, 2, 4), fallen, available, actions)
+    # Of the first agent all targets are in reach, of the second the last, of the third none, so that pieces of all three kinds are there.
+    reach = jnp.array([[True, True, True], [False, False, True], [False, False, False]]).reshape(1, 1, 3, 3)
+    available = jnp.concatenate([jnp.ones((2, 4, 3, 2), bool), jnp.broadcast_to(reach, (2, 4, 3, 3))], axis=-1)
+    batch = batch_of(tokens, fallen, available, jnp.broadcast_to(jnp.array([3, 4, 1]).reshape(1, 1, 3), (2, 4, 3)))
 
     def judge(networks: Any) -> Any:
         trunk, head, q, v = networks
-        told = head.log_probability(trunk.look(batch), jnp.zeros((2, 4, 3, 0)), batch), q.of(batch), v.of(batch)
+        told = *head.judge(trunk.look(batch), jnp.zeros((2, 4, 3, 0)), batch), q.of(batch), v.of(batch)
         return jax.tree.map(lambda values: jnp.where(batch.there, values, 0.0), told)
 
     found = []
-    for entities in (10**6, 20):
+    monkeypatch.setattr(pieces, "FEW", few)
+    for entities in (10**6, 12):
         monkeypatch.setattr(pieces, "ENTITIES", entities)
         found.append((judge(networks), jax.jit(jax.grad(lambda networks: sum(map(jnp.sum, judge(networks)))))(networks)))
     for whole, cut in zip(*map(jax.tree.leaves, found), strict=True):
