@@ -126,7 +126,7 @@ class ActionHead(eqx.Module):
             taken, best = self.compare(view, skill, *recorded)
         else:
             lighter = batch.lightened(ActionHead.compare_few)
-            taken, best = piece_by_piece(ActionHead.compare, self, (view, skill), recorded, batch.there, self.spec.num_actions, lighter)
+            taken, best = piece_by_piece(ActionHead.compare, self, (view, skill), recorded, batch.there, batch.available.shape[-1], lighter)
         return taken, taken >= best
 
     def compare(
@@ -145,7 +145,8 @@ class ActionHead(eqx.Module):
         self, view: View, skill: Float[Array, "*batch agent skill"], available: Bool[Array, "*batch agent action"], actions: Actions
     ) -> tuple[Float[Array, "*batch agent"], Float[Array, "*batch agent"]]:
         """The same of agents who can aim at few targets."""
-        return self.compare(view, skill, available, actions, the_few(available[..., -self.spec.num_targets :]))
+        num_targets = 0 if view.targets is None else view.targets.shape[-2]
+        return self.compare(view, skill, available, actions, the_few(available[..., available.shape[-1] - num_targets :]))
 
     def log_probability(self, view: View, skill: Float[Array, "row time agent skill"], batch: Batch) -> Float[Array, "row time agent"]:
         """Log-probability (or log-density) of a batch's actions."""

@@ -240,7 +240,7 @@ def test_policies_and_critics_fit_every_kind_of_action(spec: Spec) -> None:
 def test_who_aims_is_judged_the_same_some_agents_at_a_time(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = dataclasses.replace(AIMING, num_targets=3)
     kinds = (Trunk, ActionHead, ActionValue, StateValue)
-    networks = fresh(lambda draws: tuple(kind.create(draws, spec) for kind in kinds))
+    networks = fresh(lambda draws: tuple(kind.create(draws, AIMING) for kind in kinds))  # for two targets, and so for any number
     state, tokens = random_state(spec, 2, 4), random_tokens(spec, 2, 4)
     fallen = dataclasses.replace(state, agent_present=state.agent_present.at[0, 1:, 0].set(False))
     # Of the first agent all targets are in reach, of the second the last, of the third none, so that pieces of all three kinds are there.
