@@ -70,7 +70,7 @@ def _in_pieces(
     def nothing(piece: Int[Array, " some"]) -> Made:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(partial(compute, functions[0]), piece))
 
-    branches = [nothing, *(partial(compute, function) for function in functions)]
+    branches: list[Callable[..., Any]] = [nothing, *(partial(compute, function) for function in functions)]
     return _back(jax.lax.map(lambda now: jax.lax.switch(now[1], branches, now[0]), (pieces, ways)), order)
 
 
@@ -93,7 +93,7 @@ def _backward(functions: tuple[Function[Made], ...], size: int, kept: tuple[Any,
     def nothing(total: Any, piece: Int[Array, " some"]) -> tuple[Any, PyTree]:
         return total, jax.tree.map(jnp.zeros_like, _take(made, piece))
 
-    branches = [nothing, *(partial(compute, function) for function in functions)]
+    branches: list[Callable[..., Any]] = [nothing, *(partial(compute, function) for function in functions)]
 
     def advance(total: Any, now: tuple[Array, Array]) -> tuple[Any, PyTree]:
         return jax.lax.switch(now[1], branches, total, now[0])
