@@ -19,8 +19,9 @@ from comad.runs import checkpoints
 from comad.runs.checkpoints import describe_skipped
 from comad.runs.folder import journal_path
 from comad.runs.record import RunRecord, read_run
+from comad.settings import from_settings
 from comad.tokens import complete, full_view, no_actions
-from comad.types import Actions, PRNGKey, Spec, StateTokens, Stream, Task, Tokens, from_settings
+from comad.types import Actions, PRNGKey, Spec, StateTokens, Stream, Task, Tokens
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from comad.policy import Policy
 
 PACKAGE = Path(__file__).parent.parent / "comad"
 
-EVERYONE = {"errors", "types", "tokens", "files", "checkpoint"}
+EVERYONE = {"errors", "settings", "types", "tokens", "files", "checkpoint"}
 """The nouns, and how they get to disk: all stages may use them."""
 ALLOWED = {
     "errors": set(),
     "failpoints": set(),
+    "settings": set(),
     "pieces": set(),
     "repeats": set(),
     "types": {"errors", "pieces", "repeats"},

@@ -12,7 +12,7 @@ from comad.errors import UserError
 from comad.methods import find
 from comad.methods.base import settled
 from comad.runs.record import flat
-from comad.types import identifying, settings
+from comad.settings import identifying, settings
 
 SPELLING = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
 """How options are called, everywhere."""

@@ -18,7 +18,8 @@ from comad.errors import UserError
 from comad.experts import library, training
 from comad.experts.library import Card
 from comad.experts.recipes import Recipe, recipe
-from comad.types import Spec, Task, settings
+from comad.settings import settings
+from comad.types import Spec, Task
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from comad.methods import find
 from comad.methods.base import settled
 from comad.runs.folder import read_settings
 from comad.runs.standing import Standing, look
+from comad.settings import identifying, settings
 from comad.training.lessons import locate
 from comad.training.loop import Budget
-from comad.types import identifying, settings
 
 WAIT = 300
 """Seconds that a run waits for an older process that may still be saving it."""

@@ -22,7 +22,8 @@ from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, enco
 from comad.datasets.statistics import Statistics, statistics
 from comad.errors import MALFORMED, UserError
 from comad.files import new_folder, read_json, refuse_link, sha256, write_json
-from comad.types import Continuous, Discrete, Feature, Spec, from_settings
+from comad.settings import from_settings
+from comad.types import Continuous, Discrete, Feature, Spec
 
 FORMAT = 1
 PREAMBLE = 10

@@ -8,7 +8,8 @@ import numpy as np
 
 from comad.envs.scene import Scene
 from comad.errors import UserError
-from comad.types import Actions, PRNGKey, Spec, Step, settings
+from comad.settings import settings
+from comad.types import Actions, PRNGKey, Spec, Step
 
 World = TypeVar("World")
 

@@ -20,7 +20,7 @@ from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
 from comad.files import read_json, sha256, write_json
-from comad.types import from_settings
+from comad.settings import from_settings
 
 SHIPPED = Path(__file__).parent / "weights"
 TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac, "hatd3": Hatd3}

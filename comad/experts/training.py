@@ -22,7 +22,8 @@ from comad.runs.checkpoints import describe_skipped
 from comad.runs.folder import journal_path
 from comad.runs.journal import read_journal
 from comad.runs.run import open_run
-from comad.types import Spec, settings
+from comad.settings import settings
+from comad.types import Spec
 
 EVALUATION_EPISODES = 256
 MEDIUM = (0.5, 0.65)

@@ -33,7 +33,8 @@ from comad.networks import skills
 from comad.networks.density import DensityTrunk
 from comad.networks.heads import pick
 from comad.networks.policy import Trunk
-from comad.types import LATER, Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
+from comad.settings import LATER
+from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 
 class ComadState(eqx.Module):

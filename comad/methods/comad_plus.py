@@ -21,8 +21,9 @@ from comad.methods.weights import Preference, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import initialize
+from comad.settings import LATER
 from comad.tokens import draw_available
-from comad.types import LATER, Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
+from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""

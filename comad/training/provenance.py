@@ -10,9 +10,10 @@ from typing import Any
 
 from comad import __version__
 from comad.methods.base import Method
+from comad.settings import identifying, settings
 from comad.training.lessons import Lesson
 from comad.training.loop import Budget
-from comad.types import Stream, identifying, settings
+from comad.types import Stream
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "safetensors")
 

@@ -16,7 +16,7 @@ from comad import streams
 from comad.bench.scaling import WORLDS, full, order
 from comad.bench.step import matrix_flop
 from comad.methods.comad import Comad
-from comad.types import identifying, settings
+from comad.settings import identifying, settings
 
 
 def test_a_long_stream_holds_every_world_equally_often_in_many_orders() -> None:

@@ -14,7 +14,7 @@ from comad.errors import UserError
 from comad.experts import library
 from comad.experts.library import Card
 from comad.experts.sac import Sac
-from comad.types import settings
+from comad.settings import settings
 
 TRAINER = Sac(width=8, num_worlds=2, capacity=100)
 

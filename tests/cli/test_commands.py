@@ -10,7 +10,7 @@ from comad.cli import main, parse
 from comad.cli.commands import changed, command, departures
 from comad.errors import UserError
 from comad.methods import METHODS
-from comad.types import from_settings, settings
+from comad.settings import from_settings, settings
 
 
 def identity(method: str, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from comad.experts import library, qmix
 from comad.experts.library import SHIPPED, Card
 from comad.experts.qmix import Qmix
 from comad.experts.recipes import Recipe
-from comad.types import settings
+from comad.settings import settings
 
 TRAINER = Qmix(width=8, num_pools=1, num_worlds=4, unroll=4, capacity=16, batch=4, window=3)
 

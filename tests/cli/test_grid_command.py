@@ -13,7 +13,7 @@ from comad.grid.cells import Grid
 from comad.grid.local import Ended, Started, Waited
 from comad.methods.ft import Ft
 from comad.methods.plain import Learner
-from comad.types import settings
+from comad.settings import settings
 
 TASKS = [{"name": name, "env": name.lower()} for name in ("CN-2", "CN-3", "CN-4", "CN-5")]
 BUDGET = {"updates": 5000, "evaluations": 20, "episodes": 32, "batch": 32}

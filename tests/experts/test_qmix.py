@@ -17,7 +17,8 @@ from comad.experts.qmix import Moment, Qmix
 from comad.experts.replay import Replay
 from comad.networks.layers import initialize
 from comad.networks.mixer import AttentionMixer
-from comad.types import StateTokens, settings
+from comad.settings import settings
+from comad.types import StateTokens
 
 ENV = Navigation(2, 5, limit=6)
 TINY = Qmix(width=8, num_pools=1, num_worlds=4, unroll=4, capacity=16, batch=4, window=3, steps=64, epsilon_steps=32)

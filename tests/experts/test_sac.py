@@ -20,7 +20,7 @@ from comad.experts.hosted import HostState
 from comad.experts.joint import Moment, Normalizer, Transition, look_ahead
 from comad.experts.library import Card
 from comad.experts.sac import Sac, SacTeam, gaussian, soft_goal
-from comad.types import settings
+from comad.settings import settings
 
 ENV = Aiming()
 TINY = Sac(width=16, num_worlds=4, rounds=1, capacity=4000, batch=16, warm_up=32, steps=192)

@@ -28,7 +28,7 @@ from comad.experts.agent import Agent
 from comad.experts.library import Card
 from comad.experts.qmix import Qmix
 from comad.files import write_bytes
-from comad.types import settings as settings_of
+from comad.settings import settings as settings_of
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

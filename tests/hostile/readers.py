@@ -37,7 +37,7 @@ from comad.runs.folder import read_cost, read_settings
 from comad.runs.journal import last_record, read_journal
 from comad.runs.record import find_runs, read_portrait
 from comad.runs.standing import look
-from comad.types import settings
+from comad.settings import settings
 
 TREE = {"layers": (jnp.arange(6.0).reshape(2, 3), jnp.array([True])), "key": jax.random.key(7), "count": jnp.int32(4)}
 GRID = """profile = "smoke"

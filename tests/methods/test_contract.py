@@ -25,7 +25,8 @@ from comad.methods.omiga import acting
 from comad.methods.owl import Owl
 from comad.methods.rehearsal import Rehearsal
 from comad.networks.heads import pick
-from comad.types import Batch, from_settings, settings
+from comad.settings import from_settings, settings
+from comad.types import Batch
 
 
 @pytest.fixture(scope="module")

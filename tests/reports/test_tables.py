@@ -15,8 +15,8 @@ from comad.methods import METHODS
 from comad.reports.results import from_scratch, gather, label_of, per_seed, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
 from comad.runs.standing import look
+from comad.settings import settings
 from comad.streams import STREAMS
-from comad.types import settings
 
 
 def test_a_row_holds_what_can_be_computed_by_hand(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from comad.methods.comad import Comad
 from comad.methods.ft import Ft
 from comad.methods.plain import Learner
 from comad.runs.run import open_run
+from comad.settings import settings
 from comad.streams import custom
 from comad.training import loop
 from comad.training.lessons import Lesson, _pack
 from comad.training.loop import WINDOW, Budget, train, window_of
 from comad.training.provenance import identify
-from comad.types import Task, settings
+from comad.types import Task
 
 ENV = Aiming(limit=12)
 STREAM = custom(["up", "down"])
