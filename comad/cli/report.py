@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -43,9 +44,17 @@ class Report:
             first = f"; {flaws[0].why}" if flaws else ""
             raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
         rows = main_table(results, self.play)
-        columns = ("stream", "data", "updates", "method", "seeds", "P", "95 %", "late P", "published", "FwT", "BwT")
-        show_table(f"Scores over seeds, {tables.PLAYED[self.play]}", columns, [shown(row) for row in rows])
-        show_lines([tables.LATE, *([tables.PUBLISHED] if any(row.theirs for row in rows) else [])])
+        columns = ("method", "seeds", "P", "95 %", "late P", "published", "FwT", "BwT")
+        # A table each, for no terminal is wide enough to say in every row where it was.
+        for (stream, quality, updates), some in groupby(rows, lambda row: (row.stream, row.quality, row.updates)):
+            show_table(f"{stream}, {quality} data, {updates:,} updates per task", columns, [shown(row) for row in some])
+        show_lines(
+            [
+                f"Scores over seeds, {tables.PLAYED[self.play]}; * the best P.",
+                tables.LATE,
+                *([tables.PUBLISHED] if any(row.theirs for row in rows) else []),
+            ]
+        )
         show_lines([f"compare with care: {said}" for said in unequal(results)])
         show_lines([f"{'noticed' if flaw.counted else 'not counted'}: {flaw.why}" for flaw in flaws])
         if self.out:
@@ -77,9 +86,10 @@ def shown(row: Row) -> tuple[str, ...]:
     reached, theirs = row.ours["P"], row.theirs.get("P")
     changes = (f"{row.ours[name].mean:+.1f}" if name in row.ours else "-" if name in row.undefined else "missing" for name in CHANGES)
     star = "*" if row.rank == 1 else ""
-    cells = (row.stream, row.quality, str(row.updates), row.label, str(row.seeds), f"{tables.spread(row, 'P')}{star}")
     return (
-        *cells,
+        row.label,
+        str(row.seeds),
+        f"{tables.spread(row, 'P')}{star}",
         f"{reached.low:.1f} to {reached.high:.1f}" if row.seeds > 1 else "",
         f"{row.late:.1f}",
         "" if theirs is None else f"{theirs[0]:.1f}",

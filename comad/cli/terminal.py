@@ -1,6 +1,7 @@
 """What all verbs share when they speak to a person: tables and JSON on stdout, progress on stderr, checks of numbers."""
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -115,7 +116,7 @@ _SPELLED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 
 
 def _is_number(text: str) -> bool:
-    return not text or text.replace(".", "", 1).replace(",", "").removeprefix("-").isdigit()
+    return re.fullmatch(r"[-+]?[\d,]*(\.\d+)?", text) is not None
 
 
 def _console() -> Console:

@@ -64,6 +64,20 @@ def test_variants_and_methods_alone_have_no_rank(tmp_path: Path) -> None:
     }
 
 
+def test_each_place_is_printed_as_a_table_of_its_own_in_which_long_names_stay_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place(tmp_path, "comad-without-guidance-and-without-expansion", 0, [1.0, 1.0])
+    place(tmp_path, "ft", 0, [0.0, 0.5])
+    place(tmp_path, "owl", 0, [1.0, 0.5], stream="cn")
+    assert main(["report", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [number for number, line in enumerate(lines) if line.strip().endswith(" data, 10 updates per task")]
+    assert [lines[number].split(",")[0] for number in headings] == ["cn", "lbf"]
+    methods = [line.split("│")[1].strip() for line in lines[headings[1] :] if line.startswith("│")]
+    assert methods == ["comad-without-guidance-and-without-expansion", "ft"]
+
+
 def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
