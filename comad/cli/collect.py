@@ -10,6 +10,7 @@ import tyro
 from comad import envs
 from comad.cli.data import show_datasets
 from comad.cli.tasks import choose
+from comad.cli.teams import stand_in
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines
 from comad.datasets import library as datasets
 from comad.datasets.collect import collect
@@ -52,8 +53,7 @@ class Collect:
             check_positive("--episodes", self.episodes)
         # All players first: whoever lacks one should not hear of it after an hour.
         wanted = [(task, quality, env := envs.make(task.env), self.player(env, quality)) for task, quality in self.wanted()]
-        borrowed = [(quality, env.spec.env, card.env) for _, quality, env, (_, card) in wanted if card.env != env.spec.env]
-        show_lines([f"{there}, {quality}: no team learned there, so that of {learned} plays" for quality, there, learned in borrowed])
+        show_lines([line for _, _, env, (_, card) in wanted for line in stand_in(env, card)])
         with progress() as bar:
             bar_task = bar.add_task("recording", total=sum(self.count(task) for task, *_ in wanted))
             paths, done = [], 0

@@ -13,7 +13,7 @@ import tyro
 from comad import envs
 from comad.cli.tasks import choose
 from comad.cli.teams import Source, find_teams
-from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_table
+from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_lines, show_table
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import episode_keys, rollout
 from comad.evaluation import score
@@ -54,6 +54,8 @@ class Evaluate:
         teams = find_teams(self.trained, self.random, self.quality, self.greedy)
         stream = choose(self.stream, self.tasks) if self.stream or self.tasks is not None or not teams.trained else teams.trained.stream
         worlds = [envs.make(task.env) for task in stream.tasks]
+        if not self.json:
+            show_lines([line for env in worlds for line in teams.stand_in(env)])
         with progress() as bar:
             playing = bar.add_task("playing", total=self.episodes * len(worlds))
             scores = [

@@ -42,6 +42,7 @@ class Play:
         teams = find_teams(run, self.random, self.quality, self.greedy)
         newest = teams.trained.stream.tasks[teams.trained.record.scores[-1]["task"]].env if teams.trained else self.what
         env = envs.make(find_task(self.task or newest, teams.trained.stream.tasks if teams.trained else ()).env)
+        show_lines(teams.stand_in(env))
         with progress() as bar:
             playing = bar.add_task("playing", total=1)
             episode = watch(env, teams.player(env), self.seed)

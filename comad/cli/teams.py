@@ -14,7 +14,7 @@ from comad.envs.rollout import Player, RandomPlayer, episode_keys
 from comad.errors import UserError
 from comad.evaluation import Team
 from comad.experts import library
-from comad.experts.library import Quality
+from comad.experts.library import Card, Quality
 from comad.methods.base import Recognizes
 from comad.policy import Trained, restore
 from comad.runs.folder import SETTINGS
@@ -45,6 +45,10 @@ class Source:
             return Team(self.trained.state, jnp.int32(self.head(env)), jnp.array(self.greedy), self.trained.method)
         return library.get(env, self.quality)[0] if self.quality else RandomPlayer(env.spec)
 
+    def stand_in(self, env: Env[Any] | HostEnv[Any]) -> list[str]:
+        """What to say if the team for a world is a shipped one that learned in another."""
+        return stand_in(env, library.get(env, self.quality)[1]) if self.quality else []
+
     def head(self, env: Env[Any] | HostEnv[Any]) -> int:
         """The head for a world: the one that played it last, or, if it was never learned, the one to which its starts are most familiar."""
         assert self.trained is not None
@@ -72,6 +76,12 @@ def find_teams(run: Path | None, random: bool, quality: Quality | None, greedy: 
     trained = restore(run) if run else None
     show_lines(trained.warnings if trained else ())
     return Source(quality, trained, greedy)
+
+
+def stand_in(env: Env[Any] | HostEnv[Any], card: Card) -> list[str]:
+    """What to say if a team plays a world in which it did not learn."""
+    there = env.spec.env
+    return [f"{there}, {card.quality}: no team learned there, so that of {card.env} plays"] if card.env != there else []
 
 
 def is_run(name: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from battles import battle_named, playable
 
 from comad.cli.collect import provenance
+from comad.cli.teams import Source
 from comad.envs.rollout import episode_keys, rollout
 from comad.errors import UserError
 from comad.experts import library
@@ -57,6 +58,12 @@ def test_a_team_of_ones_own_goes_before_a_shipped_one_and_the_right_size_before_
 def test_without_kin_the_way_to_a_team_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="comad experts train --tasks protoss_6v6"):
         library.get(battle_named("protoss_6v6"), "expert", tmp_path)
+
+
+def test_whoever_watches_or_counts_hears_that_a_team_learned_elsewhere() -> None:
+    experts = Source(quality="expert")
+    assert experts.stand_in(battle_named("protoss_6v6")) == ["protoss_6v6, expert: no team learned there, so that of protoss_5v5 plays"]
+    assert experts.stand_in(battle_named("protoss_5v5")) == Source().stand_in(battle_named("protoss_6v6")) == []
 
 
 def test_what_kin_recorded_says_where_it_learned() -> None:
