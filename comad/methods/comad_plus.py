@@ -2,9 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from comad.methods import descent, omiga
 from comad.methods.bands import Bands, follow_share
 from comad.methods.base import Logs, unless_told
-from comad.methods.learned import Actor, Familiarity, Learned, family, move
+from comad.methods.families import Inherited, PlusState, grow, odds_of
+from comad.methods.learned import Actor, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
 from comad.methods.omiga import Critics, acting, masked_mean
@@ -27,34 +26,6 @@ from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Toke
 
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""
-
-
-class PlusState(eqx.Module):
-    """Everything a run of COMAD-plus is."""
-
-    actors: Actor
-    """One per family of skills, on a leading axis; they share nothing."""
-    familiarities: Familiarity
-    """Likewise."""
-    critics: Critics
-    targets: Critics
-    optimizer: descent.Optimizer
-    library: Library
-    bands: Bands
-    spread: Float[Array, ""]
-    """Of the advantages on this task, followed."""
-    preference: Preference
-    """Of this task's episodes that ended well."""
-    task: Int[Array, ""]
-    update: Int[Array, ""]
-    """Updates made on this task."""
-    updates: int = eqx.field(static=True)
-
-    @property
-    def active(self) -> Learned:
-        """What is learned now: one family, so that nothing can touch the others."""
-        actor, familiarity = pick((self.actors, self.familiarities), self.library.active)
-        return Learned(actor, familiarity, (self.critics.q, self.critics.mixer), self.critics.v)
 
 
 @dataclass(frozen=True)
@@ -92,7 +63,7 @@ class ComadPlus:
     """How strongly the policy is drawn towards chance in moments of episodes that are not followed; where actions are numbered."""
     relations: bool = True
     """Let every target look at the team before agents look at the targets."""
-    inherit: Literal["actor", "trunk", "nothing"] = "actor"
+    inherit: Inherited = "actor"
     """What a new family takes over from the most similar one."""
     skill: skills.Kind = "gaussian"
     """What a skill is."""
@@ -156,7 +127,7 @@ class ComadPlus:
         critics = omiga.unsettle(state.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
         return replace(
             state,
-            actors=self.grow(state.actors, jnp.where(grows, similar, library.active), library.active),
+            actors=grow(state.actors, jnp.where(grows, similar, library.active), library.active, self.inherit),
             critics=critics,
             targets=critics,
             optimizer=jax.tree.map(jnp.zeros_like, state.optimizer),
@@ -166,15 +137,6 @@ class ComadPlus:
             task=jnp.asarray(task, jnp.int32),
             update=jnp.int32(0),
         )
-
-    def grow(self, actors: Actor, similar: Int[Array, ""], new: Int[Array, ""]) -> Actor:
-        """The actors with one of them begun as a copy of another; of itself, nothing happens."""
-        if self.inherit == "nothing":
-            return actors
-        source = pick(actors, similar)
-        if self.inherit == "trunk":
-            source = replace(source, head=pick(actors.head, new))
-        return put(actors, new, source)
 
     def update(self, state: PlusState, batch: Batch, key: PRNGKey) -> tuple[PlusState, Logs]:
         """One step of all four groups of the active family; the other families keep every bit."""
@@ -330,8 +292,3 @@ class ComadPlus:
     ) -> tuple[Actions, Float[Array, "agent size"]]:
         """A skill from one's own history, an action from skill and history; the likeliest if greedy, else drawn."""
         return play(pick(state.actors, head), self.skill, memory, tokens, available, greedy, key)
-
-
-def odds_of(familiarities: Familiarity, situations: StateTokens) -> Float[Array, "head *batch"]:
-    """How familiar situations are to every family's own estimator."""
-    return each(familiarities, lambda one: one.head(one.trunk(situations))[..., 0])

@@ -13,7 +13,8 @@ from learners import KEY, make, same, small_batch, vectors
 
 from comad.methods.bands import TENTHS, Bands, distance
 from comad.methods.base import Method, Portrays
-from comad.methods.comad_plus import ComadPlus, PlusState, odds_of
+from comad.methods.comad_plus import ComadPlus
+from comad.methods.families import PlusState, odds_of
 from comad.methods.omiga import acting
 from comad.methods.weights import SHARPEST, Preference, merit, sharpest, weigh
 from comad.networks.heads import pick

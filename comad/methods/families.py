@@ -1,0 +1,62 @@
+"""Families of skills that share nothing, each with an actor and a density estimator of its own, side by side on a leading axis."""
+
+from dataclasses import replace
+from typing import Literal
+
+import equinox as eqx
+from jaxtyping import Array, Float, Int
+
+from comad.methods import descent
+from comad.methods.bands import Bands
+from comad.methods.learned import Actor, Familiarity, Learned
+from comad.methods.library import Library
+from comad.methods.omiga import Critics
+from comad.methods.weights import Preference
+from comad.networks.heads import each, pick, put
+from comad.types import StateTokens
+
+Inherited = Literal["actor", "trunk", "nothing"]
+"""What a new family takes over from another one."""
+
+
+class PlusState(eqx.Module):
+    """Everything a run of COMAD-plus is."""
+
+    actors: Actor
+    """One per family of skills, on a leading axis; they share nothing."""
+    familiarities: Familiarity
+    """Likewise."""
+    critics: Critics
+    targets: Critics
+    optimizer: descent.Optimizer
+    library: Library
+    bands: Bands
+    spread: Float[Array, ""]
+    """Of the advantages on this task, followed."""
+    preference: Preference
+    """Of this task's episodes that ended well."""
+    task: Int[Array, ""]
+    update: Int[Array, ""]
+    """Updates made on this task."""
+    updates: int = eqx.field(static=True)
+
+    @property
+    def active(self) -> Learned:
+        """What is learned now: one family, so that nothing can touch the others."""
+        actor, familiarity = pick((self.actors, self.familiarities), self.library.active)
+        return Learned(actor, familiarity, (self.critics.q, self.critics.mixer), self.critics.v)
+
+
+def grow(actors: Actor, similar: Int[Array, ""], new: Int[Array, ""], inherited: Inherited) -> Actor:
+    """The actors with one of them begun as a copy of another; of itself, nothing happens."""
+    if inherited == "nothing":
+        return actors
+    source = pick(actors, similar)
+    if inherited == "trunk":
+        source = replace(source, head=pick(actors.head, new))
+    return put(actors, new, source)
+
+
+def odds_of(familiarities: Familiarity, situations: StateTokens) -> Float[Array, "head *batch"]:
+    """How familiar situations are to every family's own estimator."""
+    return each(familiarities, lambda one: one.head(one.trunk(situations))[..., 0])
