@@ -47,6 +47,15 @@ class Bands(eqx.Module):
         apart = jax.vmap(distance, in_axes=(0, 0, 0, None))(odds, self.edges, self.shares, there)
         return self.likeness_of(apart)
 
+    def known(self, odds: Float[Array, "head *batch"], there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
+        """How many situations are among each head's own: 1 if as many lie in the middle of its scores as of these, 0 if as of noise.
+
+        Whoever has seen more than these situations does not spread over its scores as they do, and knows them all the same.
+        """
+        inside = jax.vmap(fallen, in_axes=(0, 0, None))(odds, self.edges, there)[:, 1:-1].sum(-1)
+        own = jnp.maximum(self.shares[:, 1:-1].sum(-1), 1.0 / TENTHS)
+        return self.likeness_of(jnp.maximum(1.0 - inside / own, 0.0))
+
     def likeness_of(self, apart: Float[Array, " head"]) -> Float[Array, " head"]:
         """The same by how far situations are from each head's own; where an estimator cannot tell noise, it is not trusted far."""
         return 1.0 - apart / jnp.maximum(self.noise, LEAST_NOISE)

@@ -76,11 +76,13 @@ class ComadPlus:
     noise: float = 0.1
     """Spread of the noise from which the density estimator tells recorded states."""
     familiar: float = 0.5
-    """How much situations must be like a family's own for it to know them: 1 as much as its own, 0 as noise, so more like the own."""
+    """How much a new task's situations must be like a family's own for it to be used again: 1 as much as its own, 0 as noise."""
     reuse: bool = field(default=True, metadata=LATER)
-    """Use a family again that knows a new task's situations; otherwise every task opens one."""
+    """Use a family again to whose own situations a new task's are alike; otherwise every task opens one."""
     hand_over: bool | None = None
-    """Let newer families play old tasks whose situations are familiar to them; by default where actions are numbered."""
+    """Let newer families play old tasks whose situations they know; by default where actions are numbered."""
+    known: float = 0.5
+    """How many of an old task's situations must lie among a family's own for it to know them: 1 as many as its own, 0 as noise."""
     stage_two: bool = True
     """Whether old skills guide new ones in the second half of a task."""
     consulted: int = 2
@@ -233,6 +235,10 @@ class ComadPlus:
         """How much situations are like every family's own."""
         return state.bands.likeness(odds_of(state.familiarities, situations), there)
 
+    def knowledge(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
+        """How many situations are among every family's own."""
+        return state.bands.known(odds_of(state.familiarities, situations), there)
+
     def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
         """Of the families that know a task's situations the one that learned last, which has seen most; if there is none, the most similar.
 
@@ -244,7 +250,8 @@ class ComadPlus:
             return similar
         families = jnp.arange(len(likeness))
         learns = (families == state.library.active) & (state.update < state.updates)
-        able = (likeness > self.familiar) & (~learns | (families == similar))
+        knows = state.library.opened & (self.knowledge(state, sample.state, sample.present) > self.known)
+        able = knows & (~learns | (families == similar))
         return jnp.where(able.any(), jnp.where(able, state.library.learned_last, -1).argmax(), similar)
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:

@@ -182,6 +182,28 @@ def test_to_be_in_the_middle_of_anothers_scores_is_not_to_be_like_it() -> None:
     assert float(bands.outside(inside[None]).max()) == 0.0 and float(bands.likeness(inside[None], there)[0]) < 0.3
 
 
+def test_whoever_has_seen_more_knows_the_less() -> None:
+    # Two worlds, of which the narrow one's situations are a part of the wide one's.
+    random, there = np.random.default_rng(0), jnp.ones(4000, bool)
+    wide, narrow = random.normal(0.0, 1.0, 4000), random.normal(-0.6, 0.4, 4000)
+    bands = Bands.create(2)
+    for head, own in enumerate((wide, narrow)):
+        bands = bands.learn(jnp.int32(head), jnp.asarray(own), jnp.asarray(random.normal(-9.0, 1.0, 4000)), there, 1.0)
+
+    def known(scores: np.ndarray) -> list[float]:
+        return bands.known(jnp.broadcast_to(jnp.asarray(scores), (2, 4000)), there).tolist()
+
+    assert known(wide) == pytest.approx([1.0, known(wide)[1]], abs=0.01) and known(wide)[1] < 0.5
+    assert known(narrow)[0] > 0.9 and float(bands.likeness(jnp.asarray(narrow)[None].repeat(2, 0), there)[0]) < 0.5
+    assert known(narrow - 9.0) == pytest.approx([0.0, 0.0], abs=0.01)
+    # Too familiar is unknown as well, and who cannot tell noise from its own knows nothing for sure.
+    assert max(known(narrow + 9.0)) < 0.01
+    unsure = replace(bands, noise=jnp.full(2, 0.3))
+    assert float(unsure.known(jnp.asarray(narrow)[None].repeat(2, 0) - 0.8, there)[0]) < float(
+        bands.known(jnp.asarray(narrow)[None].repeat(2, 0) - 0.8, there)[0]
+    )
+
+
 def test_situations_that_repeat_themselves_are_like_themselves() -> None:
     # A team that is stuck: half of all moments are one and the same.
     random = np.random.default_rng(0)
@@ -204,23 +226,26 @@ def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, b
 
 
 @pytest.mark.parametrize(
-    ("likeness", "made", "expected"),
+    ("likeness", "known", "made", "expected"),
     [
-        ([1.0, 0.8], 4, 1),  # the newer one knows the situations too, and has learned more
-        ([1.0, 0.4], 4, 0),  # it does not know them
-        ([1.0, 0.8], 3, 0),  # it still learns, and something else
-        ([0.3, 0.9], 3, 1),  # it learns this one
-        ([0.6, 0.9], 3, 1),  # another one knows it as well, and has learned less of it
-        ([0.3, 0.2], 4, 0),  # nobody knows them: the most similar one
+        ([1.0, 0.3], [1.0, 0.8], 4, 1),  # the newer one knows the situations too, though it has seen others as well, and has learned more
+        ([1.0, 0.6], [1.0, 0.4], 4, 0),  # it does not know them
+        ([1.0, 0.8], [1.0, 0.8], 3, 0),  # it still learns, and something else
+        ([0.3, 0.9], [0.4, 0.9], 3, 1),  # it learns this one
+        ([0.6, 0.9], [0.6, 0.9], 3, 1),  # another one knows it as well, and has learned less of it
+        ([0.3, 0.2], [0.2, 0.3], 4, 0),  # nobody knows them: the most similar one
     ],
 )
 def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
-    grown: Any, batch: Batch, likeness: list[float], made: int, expected: int
+    grown: Any, batch: Batch, likeness: list[float], known: list[float], made: int, expected: int
 ) -> None:
     @dataclass(frozen=True)
     class Told(ComadPlus):
         def likeness(self, *_: Any) -> Any:
             return jnp.array(likeness)
+
+        def knowledge(self, *_: Any) -> Any:
+            return jnp.array(known)
 
     state = replace(grown[2], update=jnp.int32(made))
     assert int(Told().route(state, jnp.int32(0), batch)) == expected
@@ -234,6 +259,8 @@ def test_a_family_that_learned_again_has_learned_last(grown: Any, batch: Batch) 
     class Both(ComadPlus):
         def likeness(self, *_: Any) -> Any:
             return jnp.array([0.9, 0.8])
+
+        knowledge = likeness
 
     library = replace(grown[2].library, head_of_task=jnp.array([0, 1, 0]), active=jnp.int32(0))
     assert library.learned_last.tolist() == [2, 1]
