@@ -25,10 +25,10 @@ PLAIN_WIDTH = 120
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows under a title, columns of numbers to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=harmless(title), title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
         numeric = all(_is_number(str(row[index])) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(harmless(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*[harmless(str(value)) for value in row])
     _console().print(table)
