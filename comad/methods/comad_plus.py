@@ -16,7 +16,7 @@ from comad.methods.learned import Actor, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
 from comad.methods.omiga import Critics, acting, masked_mean
-from comad.methods.weights import Preference, merit, weigh
+from comad.methods.weights import Doubted, Preference, followed, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import initialize
@@ -61,6 +61,8 @@ class ComadPlus:
     """Share of the recorded episodes that is to count: those that ended well are followed as sharply as leaves so many effective."""
     doubt: float = 0.1
     """How strongly the policy is drawn towards chance in moments of episodes that are not followed; where actions are numbered."""
+    doubted: Doubted = "episodes"
+    """What is doubted: moments of episodes that ended badly, or also actions that weigh less than others in good ones."""
     relations: bool = True
     """Let every target look at the team before agents look at the targets."""
     inherit: Inherited = "actor"
@@ -181,8 +183,8 @@ class ComadPlus:
         doubt_loss = jnp.zeros(())
         if imitation.other_log_probability is not None:
             # What old skills would not do is no reason to doubt what was recorded.
-            doubted = jnp.maximum(1.0 - weigh(exponent, state.preference, now), 0.0)
-            doubt_loss = -masked_mean(doubted * imitation.other_log_probability, valid)
+            trusted = followed(state.preference, now) if self.doubted == "episodes" else weigh(exponent, state.preference, now)
+            doubt_loss = -masked_mean(jnp.maximum(1.0 - trusted, 0.0) * imitation.other_log_probability, valid)
         # Held as strongly as actions are imitated; otherwise the skill would leak those that weigh most.
         kl_loss = masked_mean(weight * imitation.divergence, valid)
         density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
@@ -221,8 +223,7 @@ class ComadPlus:
         like = jnp.exp(-bands.outside(jnp.moveaxis(odds, -1, 0))) * others[consulted].reshape(-1, 1, 1)
         share = like / jnp.maximum(like.sum(0, keepdims=True), 1.0)
         if self.multipliers:
-            weight = weigh(jnp.zeros(said.shape[1:]), state.preference, batch)
-            said = said * merit(explained, weight, batch).reshape(-1, 1, 1, 1)
+            said = said * merit(explained, followed(state.preference, batch), batch).reshape(-1, 1, 1, 1)
         return (share[..., None] * said).sum(0)
 
     def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:

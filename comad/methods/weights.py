@@ -1,5 +1,7 @@
 """Which recorded actions to follow, in numbers without units."""
 
+from typing import Literal
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,9 @@ from jaxtyping import Array, Bool, Float
 
 from comad.methods.omiga import acting, bounded, masked_mean
 from comad.types import Batch
+
+Doubted = Literal["episodes", "actions"]
+"""What a policy is drawn towards chance in."""
 
 SHARPEST = 20.0
 """Most that a standard deviation of outcomes may count."""
@@ -57,6 +62,11 @@ def weigh(exponent: Float[Array, "row time agent"], preference: Preference, batc
     # Bounded apart: outcomes alone may reach the bound, and there advantages and guidance must still tell.
     weight = jnp.exp(bounded(exponent) + bounded(preference.sharpness * batch.outcome)[..., None])
     return jnp.where(acting(batch), weight / preference.mean, 0.0)
+
+
+def followed(preference: Preference, batch: Batch) -> Float[Array, "row time agent"]:
+    """Weights of recorded actions by how their episodes ended alone."""
+    return weigh(jnp.zeros(batch.state.agent_present.shape), preference, batch)
 
 
 def merit(said: Float[Array, "head row time agent"], weight: Float[Array, "row time agent"], batch: Batch) -> Float[Array, " head"]:

@@ -127,6 +127,23 @@ def test_only_numbered_actions_are_doubted(batch: Batch) -> None:
     assert not ComadPlus().doubts(vectors()[1])
 
 
+@pytest.mark.parametrize("doubted", ["episodes", "actions"])
+def test_a_good_episode_is_not_doubted_for_actions_below_the_mean(grown: Any, batch: Batch, doubted: Any) -> None:
+    method, state = replace(STRICT, doubted=doubted), grown[1]
+    # Advantages that differ: critics of a few updates say something else of every moment, in units so small that it counts.
+    state = replace(state, spread=jnp.float32(1e-3))
+
+    def doubt(outcomes: Batch) -> float:
+        now = jnp.zeros(outcomes.acted.state.agent_present.shape)
+        _, (_, logs) = method.loss(state.active, state, outcomes, now, KEY)
+        return float(logs["doubt_loss"])
+
+    well = replace(batch, outcome=jnp.full_like(batch.outcome, float(batch.outcome.max())))
+    badly = replace(batch, outcome=jnp.full_like(batch.outcome, float(batch.outcome.min())))
+    assert doubt(badly) > 0.1
+    assert doubt(well) == 0.0 if doubted == "episodes" else doubt(well) > 0.01
+
+
 def test_chance_takes_what_is_available_and_all_of_it(batch: Batch) -> None:
     drawn = np.stack([np.asarray(draw_available(key, batch.available)) for key in jax.random.split(KEY, 40)])
     valid, available = np.asarray(acting(batch)), np.asarray(batch.available)
