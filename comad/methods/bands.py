@@ -18,8 +18,8 @@ ROUNDING = 1e-4
 score of an edge, that alone would move them all across it."""
 LEAST_NOISE = 0.1
 """No less is held to be the distance of noise."""
-FOLLOWED = 0.1
-"""Share of a batch's tenths that flows into the running ones: an estimator's scores swing while it learns."""
+FOLLOWED = 0.3
+"""Share of a batch's tenths that flows into the running ones: batches differ."""
 
 
 class Bands(eqx.Module):
@@ -102,6 +102,6 @@ def quantile(values: Float[Array, "*batch"], there: Bool[Array, "*batch"], share
     return below + (place - jnp.floor(place)) * (above - below)
 
 
-def follow_share(update: Int[Array, ""]) -> Float[Array, ""]:
+def follow_share(number: Int[Array, ""]) -> Float[Array, ""]:
     """How much of a batch flows into a band: all of the first one, then ever less, as in a mean, down to a share."""
-    return jnp.maximum(1.0 / (1.0 + update), FOLLOWED)
+    return jnp.maximum(1.0 / (1.0 + number), FOLLOWED)

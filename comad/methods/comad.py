@@ -191,7 +191,7 @@ class Comad:
         weight, valid = jnp.exp(bounded(exponent + guidance)), acting(now)
         policy_loss = -masked_mean(weight * imitation.log_probability, valid)
         kl_loss = masked_mean(imitation.divergence, valid)
-        density_loss, _, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
+        density_loss, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "kl": kl_loss}
         logs = {**losses, **familiarity, **spread_of_weights(weight, now), **imitation.logs}
         return q_loss + v_loss + policy_loss + self.kl_weight * kl_loss + density_loss, jax.lax.stop_gradient(logs)

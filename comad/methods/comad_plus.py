@@ -18,7 +18,7 @@ from comad.methods.objectives import familiarize, imitate, play, spread_of_weigh
 from comad.methods.omiga import Critics, acting, masked_mean
 from comad.methods.weights import Doubted, Preference, followed, merit, weigh
 from comad.networks import density, skills
-from comad.networks.heads import create_heads, each, pick, put
+from comad.networks.heads import create_heads, each, pick
 from comad.networks.layers import initialize
 from comad.settings import LATER
 from comad.tokens import draw_available
@@ -26,6 +26,8 @@ from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Toke
 
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""
+MEASURED = 10
+"""Updates between two looks at where a family's situations lie."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class ComadPlus:
     """Worth of a reward one step later."""
     target_rate: float = 0.005
     """Share of the online critics that flows into their targets per update."""
+    averaged: int = 100
+    """What plays is the mean of what was learned in about so many updates; 1: what was learned last."""
     temperature: float = 3.0
     """How closely to follow what was recorded, in spreads of the task's advantages."""
     effective: float = 0.25
@@ -109,6 +113,7 @@ class ComadPlus:
         state = PlusState(
             actors=actors,
             familiarities=familiarities,
+            learner=pick((actors, familiarities), 0),
             critics=critics,
             targets=critics,
             optimizer=None,
@@ -129,9 +134,11 @@ class ComadPlus:
         similar = jnp.where(state.library.opened, likeness, -jnp.inf).argmax()
         grows = (library.used > state.library.used) & (state.library.used > 0)
         critics = omiga.unsettle(state.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
+        actors = grow(state.actors, jnp.where(grows, similar, library.active), library.active, self.inherit)
         return replace(
             state,
-            actors=grow(state.actors, jnp.where(grows, similar, library.active), library.active, self.inherit),
+            actors=actors,
+            learner=pick((actors, state.familiarities), library.active),
             critics=critics,
             targets=critics,
             optimizer=jax.tree.map(jnp.zeros_like, state.optimizer),
@@ -144,24 +151,25 @@ class ComadPlus:
 
     def update(self, state: PlusState, batch: Batch, key: PRNGKey) -> tuple[PlusState, Logs]:
         """One step of all four groups of the active family; the other families keep every bit."""
-        loss_key, guide_key = jax.random.split(key)
+        loss_key, guide_key, band_key = jax.random.split(key, 3)
         guided = (state.library.used > 1) & (state.update >= state.updates // 2)
         now = batch.acted
         guidance = jnp.zeros(now.state.agent_present.shape)
         if self.stage_two and self.neighbors(state) > 0:
             guidance = jax.lax.cond(guided, lambda: self.guide(state, now, guide_key), lambda: guidance)
         active = state.active
-        gradient, ((own, noisy), logs) = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
+        gradient, logs = jax.grad(self.loss, has_aux=True)(active, state, batch, guidance, loss_key)
         moved, optimizer, norms = move(active, gradient, state.optimizer, self.clip, self.learning_rate, self.weight_decay)
-        actors, familiarities = put((state.actors, state.familiarities), state.library.active, (moved.actor, moved.familiarity))
+        state = state.follow(moved, jnp.maximum(2.0 / (2.0 + state.update), 1.0 / self.averaged))
+        measured = state.update // MEASURED
+        bands = jax.lax.cond(
+            state.update % MEASURED == 0, lambda: self.measure(state, batch, band_key, follow_share(measured)), lambda: state.bands
+        )
         state = replace(
             state,
-            actors=actors,
-            familiarities=familiarities,
-            critics=moved.critics,
             targets=optax.incremental_update(moved.critics, state.targets, self.target_rate),
             optimizer=optimizer,
-            bands=state.bands.learn(state.library.active, own, noisy, batch.present, follow_share(state.update)),
+            bands=bands,
             spread=state.spread + FOLLOWED * (jnp.maximum(logs["advantage_spread"], SMALLEST_SPREAD) - state.spread),
             update=state.update + 1,
         )
@@ -169,7 +177,7 @@ class ComadPlus:
 
     def loss(
         self, learned: Learned, state: PlusState, batch: Batch, guidance: Float[Array, "row time agent"], key: PRNGKey
-    ) -> tuple[Float[Array, ""], tuple[tuple[Array, Array], Logs]]:
+    ) -> tuple[Float[Array, ""], Logs]:
         """The sum of all objectives; no two of them share a weight."""
         skill_key, noise_key, chance_key = jax.random.split(key, 3)
         alpha = self.temperature * state.spread
@@ -187,7 +195,7 @@ class ComadPlus:
             doubt_loss = -masked_mean(jnp.maximum(1.0 - trusted, 0.0) * imitation.other_log_probability, valid)
         # Held as strongly as actions are imitated; otherwise the skill would leak those that weigh most.
         kl_loss = masked_mean(weight * imitation.divergence, valid)
-        density_loss, odds, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
+        density_loss, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         center = masked_mean(advantage, valid)
         losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "doubt_loss": doubt_loss, "kl": kl_loss}
         logs = {**losses, **familiarity, **spread_of_weights(weight, now), **imitation.logs}
@@ -195,7 +203,7 @@ class ComadPlus:
         total = (
             q_loss + v_loss + policy_loss + self.doubt * doubt_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss
         )
-        return total, jax.lax.stop_gradient((odds, logs))
+        return total, jax.lax.stop_gradient(logs)
 
     def doubts(self, batch: Batch) -> bool:
         """Whether anything is doubted: a normal distribution cannot be sure of one action and still leave a little to all others."""
@@ -228,9 +236,13 @@ class ComadPlus:
 
     def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
         """Set the active family's band by a sample of its own data, and of that data with noise."""
+        return replace(state, bands=self.measure(state, sample, key, 1.0))
+
+    def measure(self, state: PlusState, sample: Batch, key: PRNGKey, share: float | Float[Array, ""]) -> Bands:
+        """Bands moved by a share towards where situations of the active family lie, and these with noise."""
         familiarity = pick(state.familiarities, state.library.active)
         own, noisy = density.tell(familiarity.trunk, familiarity.head, sample.state, density.perturb(sample.state, self.noise, key))
-        return replace(state, bands=state.bands.learn(state.library.active, own, noisy, sample.present, 1.0))
+        return state.bands.learn(state.library.active, own, noisy, sample.present, share)
 
     def likeness(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
         """How much situations are like every family's own."""

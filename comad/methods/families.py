@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 import equinox as eqx
+import optax
 from jaxtyping import Array, Float, Int
 
 from comad.methods import descent
@@ -23,9 +24,11 @@ class PlusState(eqx.Module):
     """Everything a run of COMAD-plus is."""
 
     actors: Actor
-    """One per family of skills, on a leading axis; they share nothing."""
+    """One per family of skills, on a leading axis; they share nothing. They play, and are means of what was learned lately."""
     familiarities: Familiarity
     """Likewise."""
+    learner: tuple[Actor, Familiarity]
+    """Of the active family what gradients move."""
     critics: Critics
     targets: Critics
     optimizer: descent.Optimizer
@@ -43,8 +46,14 @@ class PlusState(eqx.Module):
     @property
     def active(self) -> Learned:
         """What is learned now: one family, so that nothing can touch the others."""
-        actor, familiarity = pick((self.actors, self.familiarities), self.library.active)
-        return Learned(actor, familiarity, (self.critics.q, self.critics.mixer), self.critics.v)
+        return Learned(*self.learner, (self.critics.q, self.critics.mixer), self.critics.v)
+
+    def follow(self, moved: Learned, share: float | Float[Array, ""]) -> "PlusState":
+        """With what was learned, and the active family drawn towards it by a share: single steps swing, their mean does not."""
+        learner, active = (moved.actor, moved.familiarity), self.library.active
+        families = (self.actors, self.familiarities)
+        actors, familiarities = put(families, active, optax.incremental_update(learner, pick(families, active), share))
+        return replace(self, actors=actors, familiarities=familiarities, learner=learner, critics=moved.critics)
 
 
 def grow(actors: Actor, similar: Int[Array, ""], new: Int[Array, ""], inherited: Inherited) -> Actor:

@@ -77,10 +77,8 @@ def imitate(actor: Actor, batch: Batch, kind: skills.Kind, into_posterior: bool,
     return Imitation(log_probability, divergence, other, logs)
 
 
-def familiarize(
-    familiarity: Familiarity, batch: Batch, noise: float, key: PRNGKey
-) -> tuple[Float[Array, ""], tuple[Float[Array, "row time"], Float[Array, "row time"]], Logs]:
-    """The loss by which recorded situations become familiar and noisy ones do not (Eq. 11), and the scores of both."""
+def familiarize(familiarity: Familiarity, batch: Batch, noise: float, key: PRNGKey) -> tuple[Float[Array, ""], Logs]:
+    """The loss by which recorded situations become familiar and noisy ones do not (Eq. 11)."""
     noisy_state = density.perturb(batch.state, noise, key)
     of_moments, noisy = density.tell(familiarity.trunk, familiarity.head, batch.moments.state, noisy_state)
     recorded = batch.hand(of_moments)
@@ -90,7 +88,7 @@ def familiarize(
         "log_odds": masked_mean(recorded, batch.present),
         "log_odds_noise": masked_mean(noisy, batch.present),
     }
-    return loss, (recorded, noisy), logs
+    return loss, logs
 
 
 def spread_of_weights(weight: Float[Array, "row time agent"], batch: Batch) -> Logs:

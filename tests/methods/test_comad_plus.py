@@ -17,6 +17,7 @@ from comad.methods.comad_plus import ComadPlus
 from comad.methods.families import PlusState, odds_of
 from comad.methods.omiga import acting
 from comad.methods.weights import SHARPEST, Preference, merit, sharpest, weigh
+from comad.networks.flat import ravel
 from comad.networks.heads import pick
 from comad.tokens import draw_available
 from comad.types import Batch
@@ -57,6 +58,19 @@ def test_a_new_family_begins_as_its_parent_and_the_parent_keeps_every_bit(grown:
     spreads = [float(log["weight_spread"]) for log in logs]
     assert 10 * abs(spreads[1] - spreads[0]) < abs(spreads[2] - spreads[1])
     assert all(float(log["weight"]) == pytest.approx(1.0, abs=0.05) for log in logs[:2])
+
+
+@pytest.mark.parametrize(("averaged", "shares"), [(1, [1.0, 1.0, 1.0, 1.0]), (2, [1.0, 2 / 3, 0.5, 0.5]), (100, [1.0, 2 / 3, 0.5, 0.4])])
+def test_what_plays_is_a_mean_of_what_was_learned_lately(grown: Any, batch: Batch, averaged: int, shares: list[float]) -> None:
+    method, (first, state, *_) = replace(STRICT, averaged=averaged), grown
+    assert same(pick((state.actors, state.familiarities), 1), state.learner), "a task begins with what its family is"
+    update, expected = jax.jit(method.update), np.zeros(1)
+    for number, share in enumerate(shares):
+        state, _ = update(state, batch, jax.random.fold_in(KEY, number))
+        expected = (1.0 - share) * expected + share * np.asarray(ravel(state.learner))
+        assert np.asarray(ravel(pick((state.actors, state.familiarities), 1))) == pytest.approx(expected, abs=1e-6)
+    assert same(pick(state.actors, 1), state.learner[0]) == (averaged == 1)
+    assert same(pick(state.actors, 0), pick(first.actors, 0))
 
 
 @pytest.mark.slow
@@ -135,7 +149,7 @@ def test_a_good_episode_is_not_doubted_for_actions_below_the_mean(grown: Any, ba
 
     def doubt(outcomes: Batch) -> float:
         now = jnp.zeros(outcomes.acted.state.agent_present.shape)
-        _, (_, logs) = method.loss(state.active, state, outcomes, now, KEY)
+        _, logs = method.loss(state.active, state, outcomes, now, KEY)
         return float(logs["doubt_loss"])
 
     well = replace(batch, outcome=jnp.full_like(batch.outcome, float(batch.outcome.max())))
