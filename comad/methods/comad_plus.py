@@ -34,7 +34,7 @@ MEASURED = 10
 class ComadPlus:
     """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
 
-    Six departures, each with the setting that takes it back:
+    Seven departures, each with the setting that takes it back:
 
     - an action weighs exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in standard
       deviations, as sharply as leaves a share of the episodes effective; where that leaves next to nothing, the policy is drawn towards
@@ -44,7 +44,8 @@ class ComadPlus:
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
     - a family is used again if it scores the new situations as it scores its own, for which there is no unit either (``--no-reuse``);
     - a task is played by the family that learned last of those that know its situations (``--hand-over False``: by the most similar);
-    - old skills count by how well they explain the new task's actions (``--no-multipliers``).
+    - old skills count by how well they explain the new task's actions (``--no-multipliers``);
+    - what plays, and what knows situations, is a mean of what was learned lately (``--averaged 1``).
     """
 
     learning_rate: float = 5e-4
