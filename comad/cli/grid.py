@@ -23,7 +23,7 @@ from comad.grid.local import Ended, Event, Started, Workshop, share, this_progra
 from comad.grid.remote import Needs, run_on_ray
 from comad.methods import find
 from comad.methods.base import settled
-from comad.runs.folder import read_settings
+from comad.runs.folder import differences, read_settings
 from comad.runs.standing import Standing, look
 from comad.settings import identifying, settings
 from comad.training.lessons import locate
@@ -154,9 +154,8 @@ def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> Non
     }
     here |= {"seed": cell.seed, "budget": settings(budget)}
     there = read_settings(folder)["identity"]
-    if differing := [name for name, value in here.items() if there.get(name) != value]:
-        name = differing[0]
-        raise UserError(f"{folder} holds another run: its {name} is {there.get(name)}, not {here[name]}; choose another --out")
+    if differing := list(differences({name: there.get(name) for name in here}, here)):
+        raise UserError(f"{folder} holds another run: {', '.join(differing)}; choose another --out")
 
 
 @dataclass(frozen=True)

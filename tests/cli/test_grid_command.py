@@ -94,9 +94,9 @@ def test_time_left_is_told_from_where_a_run_went_on(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"budget": {**BUDGET, "updates": 20}}, "its budget is {'updates': 20"),
-        ({"settings": {}}, "its settings is {}"),
-        ({"quality": "medium"}, "its quality is medium, not expert"),
+        ({"budget": {**BUDGET, "updates": 20}}, "holds another run: budget.updates is 20 there and 5000 here; choose another --out"),
+        ({"settings": {}}, "holds another run: settings.learner is absent there"),
+        ({"quality": "medium"}, 'holds another run: quality is "medium" there and "expert" here; choose another --out'),
     ],
 )
 def test_another_run_of_the_same_name_is_refused(other: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
