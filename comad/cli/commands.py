@@ -39,7 +39,8 @@ def departures(identity: Mapping[str, Any]) -> list[str]:
             options.append(word)
         else:
             options[-1] += f" {word}"
-    return [*options, *(f"(before {_dashed(name)})" for name in _unrecorded(identity))]
+    gone = [_dashed(name) for name in _unrecorded(identity)]
+    return [*options, f"(before {', '.join(gone)})"] if gone else options
 
 
 def _changed(identity: Mapping[str, Any]) -> list[str]:

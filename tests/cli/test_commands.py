@@ -66,6 +66,8 @@ def test_a_run_from_before_a_setting_is_another_method_and_cannot_be_made_again(
     assert departures(identity("comad-plus", later)) == ["--temperature 4.0"], "what came later and changes nothing is no difference"
     before = identity("comad-plus", {name: value for name, value in wanted.items() if name != "hand_over"})
     assert departures(before) == ["--temperature 4.0", "(before hand-over)"]
+    earlier = identity("comad-plus", {name: value for name, value in wanted.items() if name not in ("averaged", "hand_over")})
+    assert departures(earlier) == ["--temperature 4.0", "(before averaged, hand-over)"]
     with pytest.raises(UserError, match="made before comad-plus had hand-over, and the comad-plus of today is another"):
         command(before, "comad-plus-seed3")
 
