@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,9 @@ from comad.settings import LATER
 from comad.tokens import draw_available
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
+Strangers = Literal["newest", "similar"]
+"""Who takes up what nobody knows."""
+
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""
 MEASURED = 10
@@ -34,7 +38,7 @@ MEASURED = 10
 class ComadPlus:
     """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
 
-    Seven departures, each with the setting that takes it back:
+    Eight departures, each with the setting that takes it back:
 
     - an action weighs exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in standard
       deviations, as sharply as leaves a share of the episodes effective; where that leaves next to nothing, the policy is drawn towards
@@ -44,6 +48,7 @@ class ComadPlus:
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
     - a family is used again if it scores the new situations as it scores its own, for which there is no unit either (``--no-reuse``);
     - a task is played by the family that learned last of those that know its situations (``--hand-over False``: by the most similar);
+    - what no family knows is taken up by the one that learned last, to play in it and to grow from (``--strangers similar``);
     - old skills count by how well they explain the new task's actions (``--no-multipliers``);
     - what plays, and what knows situations, is a mean of what was learned lately (``--averaged 1``).
     """
@@ -90,6 +95,8 @@ class ComadPlus:
     """Let newer families play old tasks whose situations they know; by default where actions are numbered."""
     known: float = 0.5
     """How many of an old task's situations must lie among a family's own for it to know them: 1 as many as its own, 0 as noise."""
+    strangers: Strangers = "newest"
+    """Whose are situations that no family knows, to play in them and to grow from: of the family that learned last, or the most similar."""
     stage_two: bool = True
     """Whether old skills guide new ones in the second half of a task."""
     consulted: int = 2
@@ -132,7 +139,7 @@ class ComadPlus:
         """Use a family again or let one grow from the most similar; jolt the critics, forget the optimizer's momentum."""
         likeness = self.likeness(state, sample.state, sample.present)
         library = admit(state.library, task, likeness, "absolute", self.familiar if self.reuse else math.inf, 0.0, True)
-        similar = jnp.where(state.library.opened, likeness, -jnp.inf).argmax()
+        similar = self.nearest(state, likeness, self.knowledge(state, sample.state, sample.present))
         grows = (library.used > state.library.used) & (state.library.used > 0)
         critics = omiga.unsettle(state.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
         actors = grow(state.actors, jnp.where(grows, similar, library.active), library.active, self.inherit)
@@ -253,19 +260,28 @@ class ComadPlus:
         """How many situations are among every family's own."""
         return state.bands.known(odds_of(state.familiarities, situations), there)
 
-    def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """Of the families that know a task's situations the one that learned last, which has seen most; if there is none, the most similar.
+    def knows(self, state: PlusState, knowledge: Float[Array, " head"]) -> Bool[Array, " head"]:
+        """Which families know situations."""
+        return state.library.opened & (knowledge > self.known)
 
-        While a family learns, only tasks most similar to its own are played by it.
+    def nearest(self, state: PlusState, likeness: Float[Array, " head"], knowledge: Float[Array, " head"]) -> Int[Array, ""]:
+        """The family to which situations are most alike; what nobody knows is like nothing, and goes to the one that learned last."""
+        similar = jnp.where(state.library.opened, likeness, -jnp.inf).argmax()
+        strange = jnp.array(self.strangers == "newest") & ~self.knows(state, knowledge).any()
+        return jnp.where(strange, state.library.learned_last.argmax(), similar)
+
+    def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+        """Of the families that know a task's situations the one that learned last, which has seen most; if there is none, the nearest.
+
+        While a family learns, only tasks most similar to its own are played by it, and those that nobody knows.
         """
-        likeness = jnp.where(state.library.opened, self.likeness(state, sample.state, sample.present), -jnp.inf)
-        similar = likeness.argmax()
+        knowledge = self.knowledge(state, sample.state, sample.present)
+        similar = self.nearest(state, self.likeness(state, sample.state, sample.present), knowledge)
         if not unless_told(self.hand_over, sample):
             return similar
-        families = jnp.arange(len(likeness))
+        families = jnp.arange(len(knowledge))
         learns = (families == state.library.active) & (state.update < state.updates)
-        knows = state.library.opened & (self.knowledge(state, sample.state, sample.present) > self.known)
-        able = knows & (~learns | (families == similar))
+        able = self.knows(state, knowledge) & (~learns | (families == similar))
         return jnp.where(able.any(), jnp.where(able, state.library.learned_last, -1).argmax(), similar)
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:

@@ -1,6 +1,7 @@
 """COMAD-plus: what each of its departures promises."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learners import KEY, make, same, small_batch, vectors
+from recorded import FULL_VIEW
 
+from comad import streams
 from comad.methods.bands import TENTHS, Bands, distance
 from comad.methods.base import Method, Portrays
 from comad.methods.comad_plus import ComadPlus
@@ -264,7 +267,8 @@ def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, b
         ([1.0, 0.8], [1.0, 0.8], 3, 0),  # it still learns, and something else
         ([0.3, 0.9], [0.4, 0.9], 3, 1),  # it learns this one
         ([0.6, 0.9], [0.6, 0.9], 3, 1),  # another one knows it as well, and has learned less of it
-        ([0.3, 0.2], [0.2, 0.3], 4, 0),  # nobody knows them: the most similar one
+        ([0.3, 0.2], [0.2, 0.3], 4, 1),  # nobody knows them, so that likeness says nothing
+        ([0.3, 0.2], [0.2, 0.3], 3, 1),  # nor while somebody still learns
     ],
 )
 def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
@@ -282,7 +286,27 @@ def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
     assert int(Told().route(state, jnp.int32(0), batch)) == expected
     directions = replace(batch, actions=batch.actions[..., None].astype(float))  # nothing in a situation tells where an Ant is to run
     for alone in (Told(hand_over=False).route(state, jnp.int32(0), batch), Told().route(state, jnp.int32(0), directions)):
-        assert int(alone) == int(np.argmax(likeness))
+        assert int(alone) == (int(np.argmax(likeness)) if max(known) > 0.5 else 1)
+    most_similar = Told(strangers="similar").route(state, jnp.int32(0), batch)
+    assert int(most_similar) == (expected if max(known) > 0.5 else int(np.argmax(likeness)))
+
+
+@pytest.mark.parametrize(("knowledge", "strangers", "parent"), [(0.0, "newest", 1), (0.0, "similar", 0), (0.6, "newest", 0)])
+def test_what_nobody_knows_grows_from_the_family_that_learned_last(batch: Batch, knowledge: float, strangers: Any, parent: int) -> None:
+    @dataclass(frozen=True)
+    class Told(ComadPlus):
+        def likeness(self, *_: Any) -> Any:
+            return jnp.array([0.01, 0.0, 0.0])
+
+        def knowledge(self, *_: Any) -> Any:
+            return jnp.array([knowledge, 0.0, 0.0])
+
+    method, tasks = Told(strangers=strangers), streams.custom(["first", "second", "third"], threshold=1e9)
+    fresh = jax.jit(partial(method.init, stream=tasks, specs=(FULL_VIEW.spec,) * 3, updates=4))(KEY)
+    state = replace(fresh, library=replace(fresh.library, used=jnp.int32(2), head_of_task=jnp.array([0, 1, -1])))
+    begun = method.begin(state, jnp.int32(2), batch, KEY)
+    assert begun.library.head_of_task.tolist() == [0, 1, 2]
+    assert same(pick(begun.actors, 2), pick(state.actors, parent))
 
 
 def test_a_family_that_learned_again_has_learned_last(grown: Any, batch: Batch) -> None:
