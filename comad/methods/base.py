@@ -1,8 +1,7 @@
 """What a method is: a frozen dataclass of its settings with pure verbs. The training loop knows nothing else about it."""
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int
@@ -10,6 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 State = TypeVar("State")
+RULE = "rule"
+"""Where the metadata of a setting that is left to the world hold how that decides."""
 Logs = dict[str, Array]
 """Numbers worth keeping of one update."""
 
@@ -111,22 +112,35 @@ class Portrays(Recognizes, Protocol):
         ...
 
 
-LEFT_TO_THE_WORLD = ("recurrent", "hand_over")
-"""Settings that are on where actions are numbered, and off where they are vectors, unless told otherwise."""
+def numbered(world: Spec | Batch) -> bool:
+    """Whether actions are numbered, and not vectors."""
+    return not world.continuous
 
 
-def unless_told(setting: bool | None, world: Spec | Batch) -> bool:
+def hidden(world: Spec) -> bool:
+    """Whether actions are numbered, and agents do not see all there is."""
+    return numbered(world) and not world.full_view
+
+
+def left_to_the_world(rule: Callable[[Any], bool] = numbered) -> Any:
+    """A setting that is on in worlds of a kind, and off in others, unless told otherwise."""
+    return field(default=None, metadata={RULE: rule})
+
+
+def unless_told(method: Any, name: str, world: Spec | Batch) -> bool:
     """What a setting is that may have been left to the world."""
-    return not world.continuous if setting is None else setting
+    setting = getattr(method, name)
+    if setting is not None:
+        return setting
+    return next(entry.metadata[RULE] for entry in fields(method) if entry.name == name)(world)
 
 
 def settled(method: Any, spec: Spec) -> Any:
     """A method with nothing left to the world: runs are known by what was decided, not by what was left open."""
     changes: dict[str, Any] = {}
-    for field in dataclasses.fields(method):
-        value = getattr(method, field.name)
-        if field.name in LEFT_TO_THE_WORLD:
-            changes[field.name] = unless_told(value, spec)
-        elif dataclasses.is_dataclass(value):
-            changes[field.name] = settled(value, spec)
-    return dataclasses.replace(method, **changes)
+    for entry in fields(method):
+        if RULE in entry.metadata:
+            changes[entry.name] = unless_told(method, entry.name, spec)
+        elif is_dataclass(value := getattr(method, entry.name)):
+            changes[entry.name] = settled(value, spec)
+    return replace(method, **changes)

@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
-from comad.methods.base import Logs, unless_told
+from comad.methods.base import Logs, left_to_the_world, unless_told
 from comad.methods.learned import Actor, Learned, move
 from comad.methods.library import (
     Library,
@@ -119,13 +119,13 @@ class Comad:
     it would learn best what it knows best: those near the middle of its Gaussian."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
-    recurrent: bool | None = None
+    recurrent: bool | None = left_to_the_world()
     """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> ComadState:
         """Fresh networks with room for a head per task."""
         capacity = len(stream.tasks)
-        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, unless_told(self.recurrent, specs[0]))
+        learned = Learned.create(key, specs[0], capacity, self.skill, self.skill_size, unless_told(self, "recurrent", specs[0]))
         return ComadState(
             learned=learned,
             targets=learned.critics,

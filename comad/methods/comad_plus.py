@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
 from comad.methods.bands import Bands, follow_share
-from comad.methods.base import Logs, unless_told
+from comad.methods.base import Logs, hidden, left_to_the_world, unless_told
 from comad.methods.families import Inherited, PlusState, grow, odds_of
 from comad.methods.learned import Actor, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
@@ -38,7 +38,7 @@ MEASURED = 10
 class ComadPlus:
     """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
 
-    Eight departures, each with the setting that takes it back:
+    Nine departures, each with the setting that takes it back:
 
     - an action weighs exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in standard
       deviations, as sharply as leaves a share of the episodes effective; where that leaves next to nothing, the policy is drawn towards
@@ -50,7 +50,8 @@ class ComadPlus:
     - a task is played by the family that learned last of those that know its situations (``--hand-over False``: by the most similar);
     - what no family knows is taken up by the one that learned last, to play in it and to grow from (``--strangers similar``);
     - old skills count by how well they explain the new task's actions (``--no-multipliers``);
-    - what plays, and what knows situations, is a mean of what was learned lately (``--averaged 1``).
+    - what plays, and what knows situations, is a mean of what was learned lately (``--averaged 1``);
+    - who sees everything does not remember: a history that was never recorded says nothing (``--recurrent True``).
     """
 
     learning_rate: float = 5e-4
@@ -91,7 +92,7 @@ class ComadPlus:
     """How much a new task's situations must be like a family's own for it to be used again: 1 as much as its own, 0 as noise."""
     reuse: bool = field(default=True, metadata=LATER)
     """Use a family again to whose own situations a new task's are alike; otherwise every task opens one."""
-    hand_over: bool | None = None
+    hand_over: bool | None = left_to_the_world()
     """Let newer families play old tasks whose situations they know; by default where actions are numbered."""
     known: float = 0.5
     """How many of an old task's situations must lie among a family's own for it to know them: 1 as many as its own, 0 as noise."""
@@ -105,8 +106,8 @@ class ComadPlus:
     """Let an old family count by how much better than chance it explains the recorded actions; otherwise all count fully."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
-    recurrent: bool | None = None
-    """Whether agents remember; by default where actions are numbered."""
+    recurrent: bool | None = left_to_the_world(hidden)
+    """Whether agents remember; by default where actions are numbered and something is hidden from them."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlusState:
         """Fresh networks with room for a family per task."""
@@ -114,7 +115,7 @@ class ComadPlus:
         critic_key, family_key = jax.random.split(key)
         critics = initialize(lambda draws: Critics.create(draws, specs[0]), critic_key)
         actors, familiarities = create_heads(
-            lambda draws: family(draws, specs[0], self.skill, self.skill_size, unless_told(self.recurrent, specs[0]), self.relations),
+            lambda draws: family(draws, specs[0], self.skill, self.skill_size, unless_told(self, "recurrent", specs[0]), self.relations),
             family_key,
             capacity,
         )
@@ -277,7 +278,7 @@ class ComadPlus:
         """
         knowledge = self.knowledge(state, sample.state, sample.present)
         similar = self.nearest(state, self.likeness(state, sample.state, sample.present), knowledge)
-        if not unless_told(self.hand_over, sample):
+        if not unless_told(self, "hand_over", sample):
             return similar
         families = jnp.arange(len(knowledge))
         learns = (families == state.library.active) & (state.update < state.updates)

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
-from comad.methods.base import Logs, unless_told
+from comad.methods.base import Logs, left_to_the_world, unless_told
 from comad.methods.omiga import Critics, acting, bounded, masked_mean
 from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.heads import create_heads, pick, put
@@ -82,7 +82,7 @@ class Learner:
     """Alpha: how closely to follow what was recorded."""
     critic_jolt: float = 0.01
     """How far each critic network is moved at the start of a task."""
-    recurrent: bool | None = None
+    recurrent: bool | None = left_to_the_world()
     """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""
 
     def create(self, key: PRNGKey, spec: Spec, heads: int = 1) -> PlainState:
@@ -90,7 +90,7 @@ class Learner:
         shared_key, head_key = jax.random.split(key)
 
         def shared(draws: Draws) -> tuple[Trunk, Critics]:
-            return Trunk.create(draws, spec, unless_told(self.recurrent, spec)), Critics.create(draws, spec)
+            return Trunk.create(draws, spec, unless_told(self, "recurrent", spec)), Critics.create(draws, spec)
 
         trunk, critics = initialize(shared, shared_key)
         actor = PlainActor(trunk, create_heads(partial(ActionHead.create, spec=spec), head_key, heads))

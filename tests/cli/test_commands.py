@@ -60,7 +60,7 @@ def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refu
 
 
 def test_a_run_from_before_a_setting_is_another_method_and_cannot_be_made_again() -> None:
-    wanted = settings(METHODS["comad-plus"](temperature=4.0, hand_over=True, recurrent=True))
+    wanted = settings(METHODS["comad-plus"](temperature=4.0, hand_over=True, recurrent=False))
     assert departures(identity("comad-plus", wanted)) == ["--temperature 4.0"]
     later = {name: value for name, value in wanted.items() if name != "reuse"}
     assert departures(identity("comad-plus", later)) == ["--temperature 4.0"], "what came later and changes nothing is no difference"

@@ -1,5 +1,6 @@
 """Worlds of long episodes: what is decided for them where nothing is given, and that methods learn from pieces of them."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from recorded import FULL_VIEW, record
 from comad.methods import METHODS, find
 from comad.methods.base import settled
 from comad.methods.comad import Comad
+from comad.methods.comad_plus import ComadPlus
 from comad.methods.ft import Ft
 from comad.methods.plain import Learner
 from comad.runs.run import open_run
@@ -35,6 +37,10 @@ def test_what_is_not_given_follows_from_the_world() -> None:
 def test_agents_remember_where_actions_are_numbered_and_elsewhere_if_asked() -> None:
     assert settled(Ft(), FULL_VIEW.spec) == Ft(Learner(recurrent=True)) and settled(Ft(), ENV.spec) == Ft(Learner(recurrent=False))
     assert settled(Comad(recurrent=True), ENV.spec) == Comad(recurrent=True) and not settled(Comad(), ENV.spec).recurrent
+    # COMAD-plus only where something is hidden.
+    partly = dataclasses.replace(FULL_VIEW.spec, full_view=False)
+    assert [settled(ComadPlus(), spec).recurrent for spec in (FULL_VIEW.spec, partly, ENV.spec)] == [False, True, False]
+    assert settled(ComadPlus(recurrent=True), FULL_VIEW.spec).recurrent
     specs = (ENV.spec,) * 2
     assert window_of(Ft(), STREAM, specs) == 1 and window_of(Ft(), STREAM, (FULL_VIEW.spec,) * 2) is None
     assert window_of(Ft(Learner(recurrent=True)), STREAM, specs) == window_of(find("odis")(), STREAM, specs) == WINDOW
