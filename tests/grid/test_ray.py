@@ -41,7 +41,7 @@ def test_runs_are_made_on_the_cluster_crashes_are_tried_again_and_misuse_is_not(
     events = told(
         list(run_on_ray(cells, lambda cell: command(tmp_path, cell), lambda cell: tmp_path / "logs" / cell.variant.name, cluster, Needs()))
     )
-    assert [event for event in events if isinstance(event, Started)] == [Started(one, 1) for one in cells]
+    assert [event for event in events if isinstance(event, Started)] == [*(Started(one, 1) for one in cells), Started(cells[1], 2)]
     ends = [event for event in events if isinstance(event, Ended)]
     assert {(end.cell.variant.name, end.outcome) for end in ends} == {
         ("plain", "finished"),
