@@ -13,13 +13,14 @@ def settings(thing: Any) -> dict[str, Any]:
     return dataclasses.asdict(thing)
 
 
-LATER = {"later": True}
-"""Metadata of a setting that came later and whose default changes nothing."""
+LATER = "later"
+"""Metadata of a setting that came later: the value with which nothing is other than before."""
 
 
 def identifying(thing: Any) -> dict[str, Any]:
     """Settings by which runs are told apart: without those that came later and are at rest, so that older runs remain the same ones."""
-    at_rest = {field.name for field in dataclasses.fields(thing) if field.metadata == LATER and getattr(thing, field.name) == field.default}
+    came_later = [field for field in dataclasses.fields(thing) if LATER in field.metadata]
+    at_rest = {field.name for field in came_later if getattr(thing, field.name) == field.metadata[LATER]}
     return {name: value for name, value in settings(thing).items() if name not in at_rest}
 
 

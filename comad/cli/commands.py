@@ -50,7 +50,8 @@ def _changed(identity: Mapping[str, Any]) -> list[str]:
 def _unrecorded(identity: Mapping[str, Any]) -> list[str]:
     """Settings that the method got after the run was made, and by which it does something else since then."""
     recorded = dict(flat(identity["settings"]))
-    return [name for name, _ in flat(identifying(find(identity["method"])())) if name not in recorded]
+    plain = _plain(identity["method"], identity["tasks"][0]["env"])
+    return [name for name, _ in flat(identifying(plain)) if name not in recorded]
 
 
 def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[str]:

@@ -1,6 +1,6 @@
 """What a method is: a frozen dataclass of its settings with pure verbs. The training loop knows nothing else about it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -122,9 +122,14 @@ def hidden(world: Spec) -> bool:
     return numbered(world) and not world.full_view
 
 
-def left_to_the_world(rule: Callable[[Any], bool] = numbered) -> Any:
+def unnumbered(world: Spec | Batch) -> bool:
+    """Whether actions are vectors."""
+    return world.continuous
+
+
+def left_to_the_world(rule: Callable[[Any], bool] = numbered, metadata: Mapping[str, Any] | None = None) -> Any:
     """A setting that is on in worlds of a kind, and off in others, unless told otherwise."""
-    return field(default=None, metadata={RULE: rule})
+    return field(default=None, metadata={RULE: rule, **(metadata or {})})
 
 
 def unless_told(method: Any, name: str, world: Spec | Batch) -> bool:

@@ -112,9 +112,9 @@ class Comad:
     """Whether old skills guide new ones in the second half of a task."""
     live_guidance: bool = False
     """Let the policies guide as they are now, instead of as they were when stage 2 began."""
-    guides: int = field(default=0, metadata=LATER)
+    guides: int = field(default=0, metadata={LATER: 0})
     """Most heads that are heard in stage 2: the one that learns and those most familiar with the task when it began; 0 hears all."""
-    hears_itself: Literal["numbered", "always", "never"] = field(default="numbered", metadata=LATER)
+    hears_itself: Literal["numbered", "always", "never"] = field(default="numbered", metadata={LATER: "numbered"})
     """Whether the head that learns is among those that guide, as in the published sum; by default where actions are numbered. Of vectors
     it would learn best what it knows best: those near the middle of its Gaussian."""
     critic_jolt: float = 0.01

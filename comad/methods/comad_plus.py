@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
 from comad.methods.bands import Bands, follow_share
-from comad.methods.base import Logs, hidden, left_to_the_world, unless_told
-from comad.methods.families import Inherited, PlusState, grow, odds_of
+from comad.methods.base import Logs, hidden, left_to_the_world, unless_told, unnumbered
+from comad.methods.families import Inherited, PlusState, explanations, grow, odds_of
 from comad.methods.learned import Actor, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
@@ -30,6 +30,8 @@ Strangers = Literal["newest", "similar"]
 
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""
+SMALLEST_FIT = 0.1
+"""In nats per action above chance: whoever explains its own task no better explains no other either."""
 MEASURED = 10
 """Updates between two looks at where a family's situations lie."""
 
@@ -38,7 +40,7 @@ MEASURED = 10
 class ComadPlus:
     """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
 
-    Nine departures, each with the setting that takes it back:
+    Ten departures, each with the setting that takes it back:
 
     - an action weighs exp(A / (temperature spread(A)) + sharpness outcome), of mean one, with the outcome of its whole episode in standard
       deviations, as sharply as leaves a share of the episodes effective; where that leaves next to nothing, the policy is drawn towards
@@ -48,6 +50,8 @@ class ComadPlus:
     - skills are free to carry some information before the KL holds them (``--free-bits 0``);
     - a family is used again if it scores the new situations as it scores its own, for which there is no unit either (``--no-reuse``);
     - a task is played by the family that learned last of those that know its situations (``--hand-over False``: by the most similar);
+    - where situations do not tell the goal, what was done in them does: a family is used again, and plays, if it explains that
+      (``--deeds False``: by situations alone);
     - what no family knows is taken up by the one that learned last, to play in it and to grow from (``--strangers similar``);
     - old skills count by how well they explain the new task's actions (``--no-multipliers``);
     - what plays, and what knows situations, is a mean of what was learned lately (``--averaged 1``);
@@ -90,12 +94,14 @@ class ComadPlus:
     """Spread of the noise from which the density estimator tells recorded states."""
     familiar: float = 0.5
     """How much a new task's situations must be like a family's own for it to be used again: 1 as much as its own, 0 as noise."""
-    reuse: bool = field(default=True, metadata=LATER)
+    reuse: bool = field(default=True, metadata={LATER: True})
     """Use a family again to whose own situations a new task's are alike; otherwise every task opens one."""
     hand_over: bool | None = left_to_the_world()
     """Let newer families play old tasks whose situations they know; by default where actions are numbered."""
     known: float = 0.5
     """How many of an old task's situations must lie among a family's own for it to know them: 1 as many as its own, 0 as noise."""
+    deeds: bool | None = left_to_the_world(unnumbered, {LATER: False})
+    """Tell tasks by what was done in them too, and let the family play that explains it best; by default where actions are vectors."""
     strangers: Strangers = "newest"
     """Whose are situations that no family knows, to play in them and to grow from: of the family that learned last, or the most similar."""
     stage_two: bool = True
@@ -130,6 +136,7 @@ class ComadPlus:
             bands=Bands.create(capacity),
             spread=jnp.float32(1.0),
             preference=Preference.none(),
+            fits=jnp.zeros(capacity) if unless_told(self, "deeds", specs[0]) else None,
             task=jnp.int32(0),
             update=jnp.int32(0),
             updates=updates,
@@ -139,6 +146,8 @@ class ComadPlus:
     def begin(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
         """Use a family again or let one grow from the most similar; jolt the critics, forget the optimizer's momentum."""
         likeness = self.likeness(state, sample.state, sample.present)
+        if state.fits is not None:
+            likeness = jnp.minimum(likeness, self.explanations(state, sample) / jnp.maximum(state.fits, SMALLEST_FIT))
         library = admit(state.library, task, likeness, "absolute", self.familiar if self.reuse else math.inf, 0.0, True)
         similar = self.nearest(state, likeness, self.knowledge(state, sample.state, sample.present))
         grows = (library.used > state.library.used) & (state.library.used > 0)
@@ -244,14 +253,22 @@ class ComadPlus:
         return (share[..., None] * said).sum(0)
 
     def finish(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
-        """Set the active family's band by a sample of its own data, and of that data with noise."""
-        return replace(state, bands=self.measure(state, sample, key, 1.0))
+        """Set the active family's band by a sample of its own data, and of that data with noise; note how well it explains that data."""
+        bands = self.measure(state, sample, key, 1.0)
+        if state.fits is None:
+            return replace(state, bands=bands)
+        active = state.library.active
+        return replace(state, bands=bands, fits=state.fits.at[active].set(self.explanations(state, sample)[active]))
 
     def measure(self, state: PlusState, sample: Batch, key: PRNGKey, share: float | Float[Array, ""]) -> Bands:
         """Bands moved by a share towards where situations of the active family lie, and these with noise."""
         familiarity = pick(state.familiarities, state.library.active)
         own, noisy = density.tell(familiarity.trunk, familiarity.head, sample.state, density.perturb(sample.state, self.noise, key))
         return state.bands.learn(state.library.active, own, noisy, sample.present, share)
+
+    def explanations(self, state: PlusState, sample: Batch) -> Float[Array, " head"]:
+        """How well every family explains what was done in a task."""
+        return explanations(state.actors, self.skill, sample, self.effective)
 
     def likeness(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
         """How much situations are like every family's own."""
@@ -271,19 +288,26 @@ class ComadPlus:
         strange = jnp.array(self.strangers == "newest") & ~self.knows(state, knowledge).any()
         return jnp.where(strange, state.library.learned_last.argmax(), similar)
 
-    def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+    def newest_able(self, state: PlusState, sample: Batch) -> Int[Array, ""]:
         """Of the families that know a task's situations the one that learned last, which has seen most; if there is none, the nearest.
 
         While a family learns, only tasks most similar to its own are played by it, and those that nobody knows.
         """
         knowledge = self.knowledge(state, sample.state, sample.present)
         similar = self.nearest(state, self.likeness(state, sample.state, sample.present), knowledge)
-        if not unless_told(self, "hand_over", sample):
-            return similar
         families = jnp.arange(len(knowledge))
         learns = (families == state.library.active) & (state.update < state.updates)
         able = self.knows(state, knowledge) & (~learns | (families == similar))
         return jnp.where(able.any(), jnp.where(able, state.library.learned_last, -1).argmax(), similar)
+
+    def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+        """Who plays a task: to whom it was handed over; where nothing is, who explains best what was done there or knows where it was."""
+        if unless_told(self, "hand_over", sample):
+            return self.newest_able(state, sample)
+        if state.fits is not None:
+            return jnp.where(state.library.opened, self.explanations(state, sample), -jnp.inf).argmax()
+        likeness = self.likeness(state, sample.state, sample.present)
+        return self.nearest(state, likeness, self.knowledge(state, sample.state, sample.present))
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:
         """The family among whose own situations these lie; a few do not spread like anybody's, so each is asked by itself."""

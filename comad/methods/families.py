@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 import equinox as eqx
+import jax
 import optax
 from jaxtyping import Array, Float, Int
 
@@ -11,10 +12,11 @@ from comad.methods import descent
 from comad.methods.bands import Bands
 from comad.methods.learned import Actor, Familiarity, Learned
 from comad.methods.library import Library
-from comad.methods.omiga import Critics
-from comad.methods.weights import Preference
+from comad.methods.omiga import Critics, acting, masked_mean
+from comad.methods.weights import Preference, chance, followed
+from comad.networks import skills
 from comad.networks.heads import each, pick, put
-from comad.types import StateTokens
+from comad.types import Batch, StateTokens
 
 Inherited = Literal["actor", "trunk", "nothing"]
 """What a new family takes over from another one."""
@@ -38,6 +40,8 @@ class PlusState(eqx.Module):
     """Of the advantages on this task, followed."""
     preference: Preference
     """Of this task's episodes that ended well."""
+    fits: Float[Array, " head"] | None
+    """How much better than chance every family explains what was done in the task it learned last; none where deeds do not count."""
     task: Int[Array, ""]
     update: Int[Array, ""]
     """Updates made on this task."""
@@ -69,3 +73,16 @@ def grow(actors: Actor, similar: Int[Array, ""], new: Int[Array, ""], inherited:
 def odds_of(familiarities: Familiarity, situations: StateTokens) -> Float[Array, "head *batch"]:
     """How familiar situations are to every family's own estimator."""
     return each(familiarities, lambda one: one.head(one.trunk(situations))[..., 0])
+
+
+def explanations(actors: Actor, kind: skills.Kind, sample: Batch, effective: float) -> Float[Array, " family"]:
+    """How much better than chance every family's policy explains what was done in the episodes that are to count, in nats per action."""
+    now = sample.acted
+    weight = followed(Preference.of(sample, effective), now)
+
+    def explain(actor: Actor) -> Float[Array, ""]:
+        view = actor.trunk.look(now)
+        skill = skills.expected(kind, actor.head.prior(view.history))
+        return masked_mean(weight * actor.head.policy.log_probability(view, skill, now), acting(now))
+
+    return jax.lax.map(explain, actors) - chance(weight, now)

@@ -71,7 +71,11 @@ def followed(preference: Preference, batch: Batch) -> Float[Array, "row time age
 
 def merit(said: Float[Array, "head row time agent"], weight: Float[Array, "row time agent"], batch: Batch) -> Float[Array, " head"]:
     """Lambda: how much better than chance a family explains the actions that count; 1 perfectly, 0 no better."""
+    fit = jax.vmap(lambda one: masked_mean(weight * one, acting(batch)))(said)
+    return jnp.clip(1.0 - fit / jnp.minimum(chance(weight, batch), -1e-6), 0.0, 1.0)
+
+
+def chance(weight: Float[Array, "row time agent"], batch: Batch) -> Float[Array, ""]:
+    """How well whoever takes any action alike explains those that count."""
     choices = 2.0 ** batch.actions.shape[-1] if batch.continuous else jnp.maximum(batch.available.sum(-1), 1)
-    valid, chance = acting(batch), -jnp.log(choices) * jnp.ones(said.shape[1:])
-    fit = jax.vmap(lambda one: masked_mean(weight * one, valid))(said)
-    return jnp.clip(1.0 - fit / jnp.minimum(masked_mean(weight * chance, valid), -1e-6), 0.0, 1.0)
+    return masked_mean(-jnp.log(choices) * weight, acting(batch))

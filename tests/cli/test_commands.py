@@ -60,10 +60,12 @@ def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refu
 
 
 def test_a_run_from_before_a_setting_is_another_method_and_cannot_be_made_again() -> None:
-    wanted = settings(METHODS["comad-plus"](temperature=4.0, hand_over=True, recurrent=False))
+    wanted = settings(METHODS["comad-plus"](temperature=4.0, hand_over=True, deeds=False, recurrent=False))
     assert departures(identity("comad-plus", wanted)) == ["--temperature 4.0"]
-    later = {name: value for name, value in wanted.items() if name != "reuse"}
+    later = {name: value for name, value in wanted.items() if name not in ("reuse", "deeds")}
     assert departures(identity("comad-plus", later)) == ["--temperature 4.0"], "what came later and changes nothing is no difference"
+    running = {**identity("comad-plus", {**later, "hand_over": False}), "tasks": [{"name": "Reward-0", "env": "ant-reward-0"}]}
+    assert departures(running) == ["--temperature 4.0", "(before deeds)"], "where it changes something it is"
     before = identity("comad-plus", {name: value for name, value in wanted.items() if name != "hand_over"})
     assert departures(before) == ["--temperature 4.0", "(before hand-over)"]
     earlier = identity("comad-plus", {name: value for name, value in wanted.items() if name not in ("averaged", "hand_over")})

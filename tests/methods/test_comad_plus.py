@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +24,7 @@ from comad.methods.weights import SHARPEST, Preference, merit, sharpest, weigh
 from comad.networks.flat import ravel
 from comad.networks.heads import pick
 from comad.tokens import draw_available
-from comad.types import Batch
+from comad.types import Batch, Spec
 
 STRICT = ComadPlus(reuse=False, multipliers=False)
 """Never uses a head again, and listens to all, though nobody has learned much in four updates."""
@@ -94,6 +95,47 @@ def test_data_that_returns_gets_its_head_back(grown: Any, batch: Batch) -> None:
     elsewhere = replace(batch, state=replace(batch.state, agents=batch.state.agents + 3.0))
     begun = jax.jit(ComadPlus().begin)(first, jnp.int32(1), elsewhere, KEY)
     assert begun.library.head_of_task.tolist() == [0, 1] and float(begun.library.scores[0]) < 0.5
+
+
+@pytest.mark.parametrize(("explained", "head"), [(1.9, 0), (0.9, 1), (-7.0, 1)])
+def test_where_deeds_count_a_family_is_used_again_only_for_what_it_explains(grown: Any, batch: Batch, explained: float, head: int) -> None:
+    @dataclass(frozen=True)
+    class Told(ComadPlus):
+        def explanations(self, *_: Any) -> Any:
+            return jnp.array([explained, 9.0])  # of one that was never opened
+
+    first = replace(grown[0], bands=replace(grown[0].bands, noise=jnp.ones(2)))
+    assert Told().begin(first, jnp.int32(1), batch, KEY).library.head_of_task.tolist() == [0, 0]
+    begun = Told().begin(replace(first, fits=jnp.array([2.0, 0.0])), jnp.int32(1), batch, KEY)
+    assert begun.library.head_of_task.tolist() == [0, head]
+    assert float(begun.library.scores[0]) == pytest.approx(min(explained / 2.0, 1.0), abs=0.05)
+
+
+def test_deeds_are_explained_by_how_likely_they_are(grown: Any, batch: Batch) -> None:
+    first, bias = grown[0], np.array([[2.0, 0.0, 0.0, 0.0, 0.0], [0.0] * 5], np.float32)
+    silent = eqx.tree_at(lambda state: state.actors.head.policy, first, replace_fn=partial(jax.tree.map, jnp.zeros_like))
+    told = eqx.tree_at(lambda state: state.actors.head.policy.base.layers[-1].bias, silent, jnp.asarray(bias))
+    alike = replace(batch, outcome=jnp.zeros_like(batch.outcome))
+    now = alike.acted
+    valid, available, actions = (np.asarray(part) for part in (acting(now), now.available, now.actions))
+    available, taken = available[valid], actions[valid]
+    odds = np.exp(bias[0]) * available
+    by_hand = np.mean(bias[0][taken] - np.log(odds.sum(-1)) + np.log(available.sum(-1)))
+    # Whoever takes any action alike is no better than chance.
+    assert np.asarray(STRICT.explanations(told, alike)) == pytest.approx([by_hand, 0.0], abs=1e-5)
+    assert STRICT.finish(told, jnp.int32(0), alike, KEY).fits is None, "nobody asks"
+    noted = STRICT.finish(replace(told, fits=jnp.zeros(2)), jnp.int32(0), alike, KEY)
+    assert np.asarray(noted.fits) == pytest.approx([by_hand, 0.0], abs=1e-5)
+
+
+def test_deeds_count_where_actions_are_vectors() -> None:
+    def counts(method: ComadPlus, spec: Spec) -> bool:
+        init = partial(method.init, stream=streams.custom(["first"]), specs=(spec,), updates=4)
+        return jax.eval_shape(init, KEY).fits is not None
+
+    numbered, directions = FULL_VIEW.spec, vectors()[0]
+    assert counts(ComadPlus(), directions) and not counts(ComadPlus(), numbered)
+    assert counts(ComadPlus(deeds=True), numbered) and not counts(ComadPlus(deeds=False), directions)
 
 
 def test_actions_weigh_by_how_their_episodes_ended(batch: Batch) -> None:
@@ -282,9 +324,13 @@ def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
         def knowledge(self, *_: Any) -> Any:
             return jnp.array(known)
 
+        def explanations(self, *_: Any) -> Any:
+            return jnp.array([0.5, -0.5])
+
     state = replace(grown[2], update=jnp.int32(made))
     assert int(Told().route(state, jnp.int32(0), batch)) == expected
     directions = replace(batch, actions=batch.actions[..., None].astype(float))  # nothing in a situation tells where an Ant is to run
+    assert int(Told().route(replace(state, fits=jnp.zeros(2)), jnp.int32(0), directions)) == 0, "but what was done there does"
     for alone in (Told(hand_over=False).route(state, jnp.int32(0), batch), Told().route(state, jnp.int32(0), directions)):
         assert int(alone) == (int(np.argmax(likeness)) if max(known) > 0.5 else 1)
     most_similar = Told(strangers="similar").route(state, jnp.int32(0), batch)
