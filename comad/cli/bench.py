@@ -73,7 +73,7 @@ class Step:
         if self.json:
             show_json(found)
             return
-        columns = (
+        columns: tuple[str, ...] = (
             "method",
             "shape",
             "cores",
@@ -85,10 +85,11 @@ class Step:
             "share",
             "compile s",
             "cached s",
-            "eager ms",
-            "x eager",
         )
-        show_table("One gradient update", columns, [describe_step(row) for row in found["rows"]])
+        if any(row["eager_milliseconds"] is not None for row in found["rows"]):
+            columns += ("eager ms", "x eager")
+        # Without the columns of a peer that is not installed names have room in one line.
+        show_table("One gradient update", columns, [describe_step(row)[: len(columns)] for row in found["rows"]])
         for took in found["evaluations"]:
             show_lines([f"evaluation of CN, 4 x 32 episodes, once compiled, on {took['cores']} cores: {took['one_mode_seconds']:.2f} s"])
 
