@@ -101,7 +101,7 @@ class ComadPlus:
     known: float = 0.5
     """How many of an old task's situations must lie among a family's own for it to know them: 1 as many as its own, 0 as noise."""
     deeds: bool | None = left_to_the_world(unnumbered, {LATER: False})
-    """Tell tasks by what was done in them too, and let the family play that explains it best; by default where actions are vectors."""
+    """Tell tasks by what was done in them too; what is not handed over is played by who explains it best. By default for vectors."""
     strangers: Strangers = "newest"
     """Whose are situations that no family knows, to play in them and to grow from: of the family that learned last, or the most similar."""
     stage_two: bool = True
