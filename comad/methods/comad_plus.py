@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +9,10 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from comad.methods import descent, omiga
+from comad.methods.acquaintance import Acquaintance, Strangers, odds_of
 from comad.methods.bands import Bands, follow_share
 from comad.methods.base import Logs, hidden, left_to_the_world, unless_told, unnumbered
-from comad.methods.families import Inherited, PlusState, explanations, grow, odds_of
+from comad.methods.families import Inherited, PlusState, explanations, grow
 from comad.methods.learned import Actor, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
 from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
@@ -24,9 +24,6 @@ from comad.networks.layers import initialize
 from comad.settings import LATER
 from comad.tokens import draw_available
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
-
-Strangers = Literal["newest", "similar"]
-"""Who takes up what nobody knows."""
 
 SMALLEST_SPREAD = 1e-4
 """Of advantages: below, they are rounding."""
@@ -145,11 +142,12 @@ class ComadPlus:
 
     def begin(self, state: PlusState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlusState:
         """Use a family again or let one grow from the most similar; jolt the critics, forget the optimizer's momentum."""
-        likeness = self.likeness(state, sample.state, sample.present)
+        met = self.meet(state, sample)
+        likeness = met.likeness
         if state.fits is not None:
             likeness = jnp.minimum(likeness, self.explanations(state, sample) / jnp.maximum(state.fits, SMALLEST_FIT))
         library = admit(state.library, task, likeness, "absolute", self.familiar if self.reuse else math.inf, 0.0, True)
-        similar = self.nearest(state, likeness, self.knowledge(state, sample.state, sample.present))
+        similar = replace(met, likeness=likeness).nearest(state, self.known, self.strangers)
         grows = (library.used > state.library.used) & (state.library.used > 0)
         critics = omiga.unsettle(state.critics, jnp.where(task > 0, self.critic_jolt, 0.0), key)
         actors = grow(state.actors, jnp.where(grows, similar, library.active), library.active, self.inherit)
@@ -245,7 +243,7 @@ class ComadPlus:
         said, explained = each(actors, ask)
         bands = jax.tree.map(lambda leaf: leaf[consulted], state.bands)
         # Families stand last while what was made of single moments is handed around.
-        odds = batch.once(lambda moments: jnp.moveaxis(odds_of(familiarities, moments.state), 0, -1))
+        odds = batch.once(lambda moments: jnp.moveaxis(odds_of(familiarities, others[consulted], moments.state), 0, -1))
         like = jnp.exp(-bands.outside(jnp.moveaxis(odds, -1, 0))) * others[consulted].reshape(-1, 1, 1)
         share = like / jnp.maximum(like.sum(0, keepdims=True), 1.0)
         if self.multipliers:
@@ -270,44 +268,17 @@ class ComadPlus:
         """How well every family explains what was done in a task."""
         return explanations(state.actors, self.skill, sample, self.effective)
 
-    def likeness(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
-        """How much situations are like every family's own."""
-        return state.bands.likeness(odds_of(state.familiarities, situations), there)
-
-    def knowledge(self, state: PlusState, situations: StateTokens, there: Bool[Array, "*batch"]) -> Float[Array, " head"]:
-        """How many situations are among every family's own."""
-        return state.bands.known(odds_of(state.familiarities, situations), there)
-
-    def knows(self, state: PlusState, knowledge: Float[Array, " head"]) -> Bool[Array, " head"]:
-        """Which families know situations."""
-        return state.library.opened & (knowledge > self.known)
-
-    def nearest(self, state: PlusState, likeness: Float[Array, " head"], knowledge: Float[Array, " head"]) -> Int[Array, ""]:
-        """The family to which situations are most alike; what nobody knows is like nothing, and goes to the one that learned last."""
-        similar = jnp.where(state.library.opened, likeness, -jnp.inf).argmax()
-        strange = jnp.array(self.strangers == "newest") & ~self.knows(state, knowledge).any()
-        return jnp.where(strange, state.library.learned_last.argmax(), similar)
-
-    def newest_able(self, state: PlusState, sample: Batch) -> Int[Array, ""]:
-        """Of the families that know a task's situations the one that learned last, which has seen most; if there is none, the nearest.
-
-        While a family learns, only tasks most similar to its own are played by it, and those that nobody knows.
-        """
-        knowledge = self.knowledge(state, sample.state, sample.present)
-        similar = self.nearest(state, self.likeness(state, sample.state, sample.present), knowledge)
-        families = jnp.arange(len(knowledge))
-        learns = (families == state.library.active) & (state.update < state.updates)
-        able = self.knows(state, knowledge) & (~learns | (families == similar))
-        return jnp.where(able.any(), jnp.where(able, state.library.learned_last, -1).argmax(), similar)
+    def meet(self, state: PlusState, sample: Batch) -> Acquaintance:
+        """What every family makes of a task's situations."""
+        return Acquaintance.make(state, sample)
 
     def route(self, state: PlusState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
         """Who plays a task: to whom it was handed over; where nothing is, who explains best what was done there or knows where it was."""
         if unless_told(self, "hand_over", sample):
-            return self.newest_able(state, sample)
+            return self.meet(state, sample).newest_able(state, self.known, self.strangers)
         if state.fits is not None:
             return jnp.where(state.library.opened, self.explanations(state, sample), -jnp.inf).argmax()
-        likeness = self.likeness(state, sample.state, sample.present)
-        return self.nearest(state, likeness, self.knowledge(state, sample.state, sample.present))
+        return self.meet(state, sample).nearest(state, self.known, self.strangers)
 
     def recognize(self, state: PlusState, situations: StateTokens) -> Int[Array, ""]:
         """The family among whose own situations these lie; a few do not spread like anybody's, so each is asked by itself."""
@@ -316,8 +287,9 @@ class ComadPlus:
 
     def familiarity(self, state: PlusState, situations: StateTokens) -> Float[Array, "head *batch"]:
         """Minus the distance of situations from every family's band, in widths of it; minus infinity for those never opened."""
-        away = -state.bands.outside(odds_of(state.familiarities, situations))
-        return jnp.where(state.library.opened.reshape(-1, *[1] * (away.ndim - 1)), away, -jnp.inf)
+        opened = state.library.opened
+        away = -state.bands.outside(odds_of(state.familiarities, opened, situations))
+        return jnp.where(opened.reshape(-1, *[1] * (away.ndim - 1)), away, -jnp.inf)
 
     def reuse_weights(self, state: PlusState, situations: StateTokens) -> Float[Array, "head *batch"]:
         """How much every family would have to say."""

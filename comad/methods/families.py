@@ -15,8 +15,8 @@ from comad.methods.library import Library
 from comad.methods.omiga import Critics, acting, masked_mean
 from comad.methods.weights import Preference, chance, followed
 from comad.networks import skills
-from comad.networks.heads import each, pick, put
-from comad.types import Batch, StateTokens
+from comad.networks.heads import pick, put
+from comad.types import Batch
 
 Inherited = Literal["actor", "trunk", "nothing"]
 """What a new family takes over from another one."""
@@ -68,11 +68,6 @@ def grow(actors: Actor, similar: Int[Array, ""], new: Int[Array, ""], inherited:
     if inherited == "trunk":
         source = replace(source, head=pick(actors.head, new))
     return put(actors, new, source)
-
-
-def odds_of(familiarities: Familiarity, situations: StateTokens) -> Float[Array, "head *batch"]:
-    """How familiar situations are to every family's own estimator."""
-    return each(familiarities, lambda one: one.head(one.trunk(situations))[..., 0])
 
 
 def explanations(actors: Actor, kind: skills.Kind, sample: Batch, effective: float) -> Float[Array, " family"]:

@@ -15,10 +15,11 @@ from learners import KEY, make, same, small_batch, vectors
 from recorded import FULL_VIEW
 
 from comad import streams
+from comad.methods.acquaintance import SITUATIONS, Acquaintance, odds_of
 from comad.methods.bands import TENTHS, Bands, distance
 from comad.methods.base import Method, Portrays
 from comad.methods.comad_plus import ComadPlus
-from comad.methods.families import PlusState, odds_of
+from comad.methods.families import PlusState
 from comad.methods.omiga import acting
 from comad.methods.weights import SHARPEST, Preference, merit, sharpest, weigh
 from comad.networks.flat import ravel
@@ -296,9 +297,19 @@ def test_one_situation_is_recognized_by_whose_scores_it_lies_among(grown: Any, b
     second = grown[2]
     moment = jax.tree.map(lambda leaf: leaf[:1, 0], batch.state)
     for head in (0, 1):
-        odds = odds_of(second.familiarities, moment)[:, 0]
+        odds = odds_of(second.familiarities, jnp.ones(2, bool), moment)[:, 0]
         edges = odds[:, None] + jnp.linspace(-1.0, 1.0, TENTHS - 1)[None] + jnp.where(jnp.arange(2) == head, 0.0, 500.0)[:, None]
         assert int(STRICT.recognize(replace(second, bands=replace(second.bands, edges=edges)), moment)) == head
+
+
+@pytest.mark.parametrize("moments", [1, SITUATIONS - 1, 2 * SITUATIONS + 3])
+def test_situations_are_judged_alike_in_pieces_and_only_by_whoever_is_asked(grown: Any, batch: Batch, moments: int) -> None:
+    families, chosen = grown[2].familiarities, np.resize(np.arange(batch.present.shape[1]), moments)
+    situations = jax.tree.map(lambda leaf: leaf[:1, chosen], batch.state)
+    odds = np.asarray(odds_of(families, jnp.array([False, True]), situations))
+    alone = pick(families, 1)
+    assert odds.shape == (2, 1, moments) and not odds[0].any()
+    assert odds[1] == pytest.approx(np.asarray(alone.head(alone.trunk(situations))[..., 0]), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -318,11 +329,8 @@ def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
 ) -> None:
     @dataclass(frozen=True)
     class Told(ComadPlus):
-        def likeness(self, *_: Any) -> Any:
-            return jnp.array(likeness)
-
-        def knowledge(self, *_: Any) -> Any:
-            return jnp.array(known)
+        def meet(self, *_: Any) -> Any:
+            return Acquaintance(jnp.array(likeness), jnp.array(known))
 
         def explanations(self, *_: Any) -> Any:
             return jnp.array([0.5, -0.5])
@@ -341,11 +349,8 @@ def test_a_task_is_played_by_the_family_that_learned_last_of_those_that_know_it(
 def test_what_nobody_knows_grows_from_the_family_that_learned_last(batch: Batch, knowledge: float, strangers: Any, parent: int) -> None:
     @dataclass(frozen=True)
     class Told(ComadPlus):
-        def likeness(self, *_: Any) -> Any:
-            return jnp.array([0.01, 0.0, 0.0])
-
-        def knowledge(self, *_: Any) -> Any:
-            return jnp.array([knowledge, 0.0, 0.0])
+        def meet(self, *_: Any) -> Any:
+            return Acquaintance(jnp.array([0.01, 0.0, 0.0]), jnp.array([knowledge, 0.0, 0.0]))
 
     method, tasks = Told(strangers=strangers), streams.custom(["first", "second", "third"], threshold=1e9)
     fresh = jax.jit(partial(method.init, stream=tasks, specs=(FULL_VIEW.spec,) * 3, updates=4))(KEY)
@@ -358,11 +363,8 @@ def test_what_nobody_knows_grows_from_the_family_that_learned_last(batch: Batch,
 def test_a_family_that_learned_again_has_learned_last(grown: Any, batch: Batch) -> None:
     @dataclass(frozen=True)
     class Both(ComadPlus):
-        def likeness(self, *_: Any) -> Any:
-            return jnp.array([0.9, 0.8])
-
-        def knowledge(self, *_: Any) -> Any:
-            return jnp.array([0.9, 0.8])
+        def meet(self, *_: Any) -> Any:
+            return Acquaintance(jnp.array([0.9, 0.8]), jnp.array([0.9, 0.8]))
 
     library = replace(grown[2].library, head_of_task=jnp.array([0, 1, 0]), active=jnp.int32(0))
     assert library.learned_last.tolist() == [2, 1]
