@@ -1,6 +1,7 @@
 """`comad bench grid`: what is there is kept, what is another run is refused, what is missing is made."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,10 @@ def test_without_ray_the_way_to_get_it_is_said(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     assert main([*WORDS, "--ray", "auto"]) == 2
     assert "Ray is not installed here; pip install 'comad[ray]' brings it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", sorted(Path(__file__).parents[2].glob("grids/*.toml")), ids=lambda file: file.stem)
+def test_grids_that_come_with_the_project_can_be_made_and_hold_as_many_runs_as_they_say(file: Path) -> None:
+    cells = list(verb.RunGrid(file=file).grid().cells())
+    told = re.search(r"(\d+) (short )?runs", file.read_text())
+    assert cells and (told is None or int(told[1]) == len(cells))
