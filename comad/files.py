@@ -5,6 +5,7 @@ file, which goes when the process does, so what another process is still writing
 """
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import json
@@ -12,9 +13,11 @@ import math
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ _HERE, _EXCHANGE = -100, 2
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file in one step: readers see the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     sweep(path)
     failpoints.reach("before-file")
     handle, temporary = _claimed(path, lambda prefix: tempfile.mkstemp(dir=path.parent, prefix=prefix))
@@ -63,9 +66,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Plain values; a file that is missing or not JSON is the user's to mend."""
     try:
-        if (size := path.stat().st_size) > MOST_JSON:
-            raise UserError(f"{path}: is {size} bytes long, and no JSON file of ours is longer than {MOST_JSON}; it is something else")
-        return parse_json(path.read_bytes())
+        return parse_json(read_regular(path, MOST_JSON))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as JSON ({error})") from error
 
@@ -85,6 +86,58 @@ def _finite(text: str) -> float:
     return number
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """Opens a regular file for reading; never follows a link, never waits for a pipe, never touches a device.
+
+    Everything that is read is opened here. A missing file is an ``OSError`` like everywhere, anything but a regular file a ``UserError``.
+    """
+    _check_regular(path, os.lstat(path).st_mode)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # became a link after the first look
+            _check_regular(path, stat.S_IFLNK)
+        raise
+    try:
+        _check_regular(path, os.fstat(handle).st_mode)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """Reads a regular file whole; one of more than ``most`` bytes is refused before it is read."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise UserError(f"{path}: is {size} bytes long, and no file of its kind is longer than {most}; it is something else")
+        return file.read(size)
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder and its parents so that they outlast a loss of power: each new name is synced in the folder that holds it."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        _sync_folder(folder.parent)
+
+
+_KINDS: dict[int, str] = {
+    stat.S_IFLNK: "a link, which is not followed; put the file itself there",
+    stat.S_IFDIR: "a folder, not a file",
+    stat.S_IFIFO: "a pipe, not a file",
+    stat.S_IFSOCK: "a socket, not a file",
+    stat.S_IFCHR: "a device, not a file",
+    stat.S_IFBLK: "a device, not a file",
+}
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path}: is {_KINDS.get(stat.S_IFMT(mode), 'not a file')}")
+
+
 def refuse_link(path: Path) -> Path:
     """A file that lies where it seems to: a link in somebody else's folder may lead anywhere."""
     if path.is_symlink():
@@ -95,7 +148,7 @@ def refuse_link(path: Path) -> Path:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder that appears under its name only when everything in it has been written; it replaces one that stood there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     sweep(path)
     failpoints.reach("before-folder")
 
@@ -148,7 +201,7 @@ def sweep(path: Path) -> None:
 
 def sha256(path: Path) -> str:
     """Hash of a file's bytes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,0 +1,63 @@
+"""Files that are read are regular files, and folders that are made outlast a loss of power."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from comad.errors import UserError
+from comad.files import make_folder, open_regular, read_regular
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    target = path.with_name("target")
+    target.write_text("{}")
+    path.symlink_to(target)
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o20600, os.makedev(1, 5))  # what /dev/zero is: read until memory is full
+    except PermissionError:
+        pytest.skip("making a device takes rights that this user does not have")
+
+
+@pytest.mark.parametrize("make", [fifo, link, dangling, unix_socket, device, Path.mkdir])
+@pytest.mark.parametrize("read", [open_regular, read_regular])
+def test_only_regular_files_are_opened(tmp_path: Path, make: object, read: object) -> None:
+    make(tmp_path / "found")  # type: ignore[operator]
+    with pytest.raises(UserError, match=r"found: is a (pipe|link|socket|device|folder)"):
+        read(tmp_path / "found")  # type: ignore[operator]
+
+
+def test_a_regular_file_is_read_and_a_missing_one_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    assert read_regular(tmp_path / "file", 3) == b"abc"
+    with pytest.raises(UserError, match="4 bytes long"):
+        (tmp_path / "file").write_bytes(b"abcd")
+        read_regular(tmp_path / "file", 3)
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "missing")
+
+
+def test_each_new_folder_is_synced_in_the_one_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("comad.files._sync_folder", lambda path: synced.append(path.name))
+    make_folder(tmp_path / "one" / "two")
+    assert synced == [tmp_path.name, "one"]
+    make_folder(tmp_path / "one" / "two")
+    assert len(synced) == 2
