@@ -21,7 +21,8 @@ def compile_folder() -> Path | None:
     try:
         root = cache_folder().absolute()
         root.parent.mkdir(parents=True, exist_ok=True)
-        folder = root / "xla"
+        # XLA divides work by the number of cores while it compiles, and JAX does not look at that number when it finds a program again.
+        folder = root / f"xla-{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()}"
         for path in (root, folder):
             path.mkdir(mode=0o700, exist_ok=True)
         return folder if _only_ours(root) and _only_ours(folder) else None

@@ -12,6 +12,7 @@ RunPoint = Literal[
     "half-line",
     "before-arrays",
     "after-arrays",
+    "before-seal",
     "before-commit",
     "after-commit",
     "before-deletion",

@@ -17,7 +17,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def write_bytes(path: Path, data: bytes) -> None:
             error.filename = str(path)  # a write that fails does not say where
         raise
     failpoints.reach("after-name")
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -115,12 +115,21 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
         return file.read(size)
 
 
+def open_to_append(path: Path) -> FileIO:
+    """Opens a regular file that exists for appending; a link, a pipe or a device is refused."""
+    _check_regular(path, os.lstat(path).st_mode)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    file = FileIO(handle, "ab")
+    _check_regular(path, os.fstat(handle).st_mode)
+    return file
+
+
 def make_folder(path: Path) -> None:
     """Creates a folder and its parents so that they outlast a loss of power: each new name is synced in the folder that holds it."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
 _KINDS: dict[int, str] = {
@@ -164,7 +173,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
         os.chmod(temporary, 0o755)
-        _sync_folder(temporary)
+        sync_folder(temporary)
         failpoints.reach("before-folder-name")
         _put_in_place(temporary, path)
     except BaseException:
@@ -172,7 +181,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
     finally:
         os.close(handle)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def sweep(path: Path) -> None:
@@ -240,7 +249,8 @@ def _exchange(one: Path, other: Path) -> bool:
     return rename is not None and rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Returns only when the names in a folder are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

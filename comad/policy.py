@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Int
 from comad import checkpoint, envs, methods
 from comad.envs.base import Env, HostEnv
 from comad.errors import MALFORMED, UserError
+from comad.files import read_regular
 from comad.methods.base import Method, Recognizes
 from comad.runs import checkpoints
 from comad.runs.checkpoints import describe_skipped
@@ -74,7 +75,7 @@ def restore(path: Path) -> Trained:
         reason = f": {next(iter(skipped.values()))}" if skipped else ""
         raise UserError(f"{path} has no checkpoint to load{reason}; 'comad train' makes one")
     # Lines that are newer than the checkpoint tell of heads that it may not have.
-    vouched = journal_path(path, "scores").read_bytes()[: found.journals["scores"].size].count(b"\n")
+    vouched = read_regular(journal_path(path, "scores"))[: found.journals["scores"].size].count(b"\n")
     record = replace(record, scores=record.scores[:vouched])
     if not record.scores:
         raise UserError(f"{path} has no checkpoint of a team that was evaluated; 'comad train' goes on to make one")
@@ -83,7 +84,7 @@ def restore(path: Path) -> Trained:
     heads = tuple(head for _, head in record.routed())
     if len(heads) != len(worlds):
         raise UserError(f"{journal_path(record.path, 'scores')} tells heads of {len(heads)} tasks, not {len(worlds)}; train it again")
-    return Trained(record, method, stream, worlds, checkpoint.load(found.path, like), heads, tuple(describe_skipped(skipped, found)))
+    return Trained(record, method, stream, worlds, checkpoint.load(found.path, like), heads, tuple(describe_skipped(skipped)))
 
 
 class Policy:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from comad.runs.seal import seal_run
+
 
 def command(identity: Any, folder: str) -> str:
     """What might make a run again."""
@@ -44,4 +46,5 @@ def place(
     (path / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for journal in ("heads", "logs"):
         (path / f"{journal}.jsonl").write_text("")
+    seal_run(path)
     return path

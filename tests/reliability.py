@@ -58,6 +58,14 @@ PROMISES = {
         "A flipped bit or a cut anywhere is noticed; the newest whole state is used, and what was skipped is named",
         "bits and cuts at places drawn by hypothesis: checkpoints, journals, datasets, weights, cards, trainings",
     ),
+    "foreign-records": Promise(
+        "A record that was changed is shown as damaged by whoever reads it, never as a number",
+        "scores, heads, settings and seals changed in every way, read by every reader and verb",
+    ),
+    "mixed-machines": Promise(
+        "A run is never made half on one kind of machine and half on another without saying so; equal cores give equal bytes",
+        "other cores, processors, flags and libraries; the same run by hand, pinned and in a grid",
+    ),
     "not-finite": Promise(
         "A number that is not finite stops the run, naming the batch, and the last good checkpoint stays",
         "NaN in a batch, in a loss, in data",

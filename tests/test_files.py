@@ -56,7 +56,7 @@ def test_a_regular_file_is_read_and_a_missing_one_is_missing(tmp_path: Path) -> 
 
 def test_each_new_folder_is_synced_in_the_one_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr("comad.files._sync_folder", lambda path: synced.append(path.name))
+    monkeypatch.setattr("comad.files.sync_folder", lambda path: synced.append(path.name))
     make_folder(tmp_path / "one" / "two")
     assert synced == [tmp_path.name, "one"]
     make_folder(tmp_path / "one" / "two")

@@ -23,6 +23,7 @@ from comad.cli.portrait import Portrait
 from comad.cli.report import Report
 from comad.cli.terminal import harmless
 from comad.cli.train import Train
+from comad.cli.verify import Verify
 from comad.cli.watch import Watch
 from comad.errors import UserError
 from comad.memory import keep_memory
@@ -49,6 +50,7 @@ VERBS: dict[str, Callable[..., Verb]] = {
     "portrait": Portrait,
     "bench": Bench,
     "report": Report,
+    "verify": Verify,
     "watch": Watch,
     "doctor": Doctor,
 }

@@ -18,6 +18,7 @@ from comad.errors import UserError
 from comad.experts import library, training
 from comad.experts.library import Card
 from comad.experts.recipes import Recipe, recipe
+from comad.machine import use_cores
 from comad.settings import settings
 from comad.types import Spec, Task
 
@@ -41,9 +42,15 @@ class Train:
     weights: Path = Path("out/experts/weights")
     """Where the chosen teams go; 'comad collect --weights' plays them."""
 
+    cores: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Processor cores to use, by default all that this process may use; the same number gives the same bytes."""
+    accept_other_machine: bool = False
+    """Go on with a training that was begun on another processor, number of cores, jaxlib or XLA flags."""
+
     def run(self) -> None:
         """Train task by task, then show the teams that were chosen."""
         check_seed(self.seed)
+        use_cores(self.cores)
         if self.steps is not None:
             check_positive("--steps", self.steps)
         cards = [card for task in choose(self.stream, self.tasks).tasks for card in self.train(task)]
@@ -70,12 +77,12 @@ class Train:
                 bar.update(bar_task, description=f"choosing among the teams of {task.name}")
                 return training.choose_teams(env, recipe.trainer, folder, recipe.chosen_by, recipe.medium, closer)
 
-            trained = training.train(*begun, recipe.every, start, recipe.episodes, tell)
+            trained = training.train(*begun, recipe.every, start, recipe.episodes, tell, self.accept_other_machine)
             # What a closer look has found so far has no say in how far it goes: interrupted, it must end where it would have ended.
             chosen = follow("training", recipe.trainer.steps, trained, closer=False)
             if training.leapt_over(env.spec, chosen, recipe.medium):
-                until = chosen["medium"][1].steps
-                trained = training.look_closer(*begun, max(1, recipe.every // 10), start, recipe.episodes, until, tell)
+                until, every = chosen["medium"][1].steps, max(1, recipe.every // 10)
+                trained = training.look_closer(*begun, every, start, recipe.episodes, until, tell, self.accept_other_machine)
                 chosen = follow("looking closer at", until, trained, closer=True)
         return [self.put(env, recipe, quality, found) for quality, found in chosen.items()]
 

@@ -1,6 +1,5 @@
 """`comad bench grid`: many runs at once, here or on a Ray cluster; started again, it goes on with what is not finished."""
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
 from comad.grid.remote import Needs, run_on_ray
+from comad.machine import available_cores
 from comad.methods import find
 from comad.methods.base import settled
 from comad.runs.folder import differences, read_settings
@@ -64,11 +64,15 @@ class RunGrid:
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
     at_once: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Runs at once on this machine; by default one per core."""
+    """Runs at once on this machine; by default as many as there are cores for."""
+    cores: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    """Processor cores of every run, as 'comad train --cores' has them; the same number gives the same bytes."""
+    accept_other_machine: bool = False
+    """Go on with runs that were begun on another processor, number of cores, jaxlib or XLA flags; the report then marks them."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """A Ray cluster that makes the runs instead, such as auto or ray://host:10001."""
-    cpus: float = 1.0
-    """Processors that a run takes of the cluster."""
+    cpus: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
+    """Processors that a run reserves on the cluster; by default as many as --cores."""
     gpus: float = 0.0
     """Accelerators that a run takes of the cluster."""
     track: tuple[tracking.Name, ...] = ()
@@ -82,7 +86,7 @@ class RunGrid:
         board = Board(cells, self.out.resolve())
         for cell in cells:
             check_same(grid, cell, self.out.resolve(), self.options(cell.variant))
-        waiting = [cell for cell in cells if not board.finished(cell)]
+        waiting = [cell for cell in cells if not board.finished(cell) and cell not in board.failures]
         with board.shown():
             for event in self.make(grid, waiting):
                 board.note(event)
@@ -119,22 +123,30 @@ class RunGrid:
         """Make runs here or on the cluster."""
         out, data = self.out.resolve(), self.data.resolve() if self.data else None
         track = ["--track", *self.track] if self.track else []
+        machine = ["--cores", str(self.cores), *(["--accept-other-machine"] if self.accept_other_machine else [])]
+        check_positive("--cores", self.cores)
 
         def command(cell: Cell) -> list[str]:
             words = (*grid.arguments(cell, out, data), *self.options(cell.variant))
-            return [*this_program(), *words, "--wait", str(WAIT), "--with-parent", *track]
+            return [*this_program(), *words, *machine, "--wait", str(WAIT), "--with-parent", *track]
 
         def log(cell: Cell) -> Path:
             return out / "logs" / f"{cell.folder(Path())}.log"
 
         if self.ray is not None:
-            return run_on_ray(cells, command, log, self.ray, Needs(self.cpus, self.gpus))
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-        at_once = len(cores) if self.at_once is None else self.at_once
-        check_positive("--at-once", at_once)
+            needs = Needs(float(self.cores) if self.cpus is None else self.cpus, self.gpus)
+            return run_on_ray(cells, command, log, self.ray, needs, self.cores)
+        cores = available_cores()
+        if self.at_once is not None:
+            check_positive("--at-once", self.at_once)
+        if self.cores * (self.at_once or 1) > len(cores):
+            raise UserError(
+                f"{self.at_once or 1} runs at once on {self.cores} cores each do not fit on the {len(cores)} that this process may use; "
+                "give a smaller --cores or --at-once"
+            )
         for stream, quality in dict.fromkeys((cell.stream, cell.quality) for cell in cells):
             locate(find_stream(stream), quality, data)  # said once, instead of by every run
-        return Workshop(command, log, share(cores, at_once)).run(cells)
+        return Workshop(command, log, share(cores, self.cores, self.at_once)).run(cells)
 
 
 def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> None:
@@ -183,8 +195,17 @@ class Board:
 
     def finished(self, cell: Cell) -> bool:
         """Whether a run needs nothing more."""
-        standing = self.seen[cell] = look(cell.folder(self.out))
+        standing = self.see(cell)
         return standing is not None and standing.finished
+
+    def see(self, cell: Cell) -> Standing | None:
+        """How far a run is; one that is damaged is a failure with its reason, and the other runs go on."""
+        try:
+            self.seen[cell] = look(cell.folder(self.out))
+        except UserError as error:
+            self.seen[cell] = None
+            self.failures[cell] = str(error)
+        return self.seen[cell]
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -199,7 +220,7 @@ class Board:
     def note(self, event: Event) -> None:
         """Take notice of what happened, and draw anew now and then."""
         if isinstance(event, Started):
-            standing = look(event.cell.folder(self.out))
+            standing = self.see(event.cell)
             self.running[event.cell] = Pace(time.monotonic(), standing.done if standing else 0)
             self.say(f"{_name(event.cell)} {'begins' if event.attempt == 1 else 'is tried again'}")
         if isinstance(event, Ended):
@@ -211,7 +232,7 @@ class Board:
         if time.monotonic() - self.drawn > (REFRESH if self.live else PLAIN_SECONDS):
             self.drawn = time.monotonic()
             for cell, pace in self.running.items():
-                standing = self.seen[cell] = look(cell.folder(self.out))
+                standing = self.see(cell)
                 # A run goes on from its checkpoint, which may be behind what its log said when it was stopped.
                 if standing and (standing.done < pace.before or (standing.done > pace.before and not pace.learns)):
                     self.running[cell] = Pace(self.drawn, standing.done, learns=True)

@@ -21,11 +21,11 @@ from comad.cli.tasks import choose
 from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
 from comad.errors import UserError
 from comad.grid.local import STARTED_BY
+from comad.machine import use_cores
 from comad.methods import METHODS
 from comad.methods.base import settled
 from comad.metrics import backward_transfer, performance
 from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
-from comad.runs.checkpoints import describe_skipped
 from comad.runs.folder import read_settings
 from comad.runs.record import MODES, Mode, RunRecord, read_run, usual_mode
 from comad.runs.run import Run, open_run
@@ -67,7 +67,11 @@ class Training(Generic[Settings]):
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """The run's own folder; by default runs/STREAM-QUALITY/METHOD-seedN."""
     fresh: bool = False
-    """Remove the run that is in the folder and start over."""
+    """Move the run that is in the folder to its folder set-aside and start over."""
+    cores: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Processor cores to use, by default all that this process may use; the same number gives the same bytes."""
+    accept_other_machine: bool = False
+    """Go on with a run that was begun on another processor, number of cores, jaxlib or XLA flags; the report then marks it."""
     wait: float = 0.0
     """Seconds to wait if another process still works on the run."""
     with_parent: bool = False
@@ -79,6 +83,7 @@ class Training(Generic[Settings]):
         """Train to the end, or until asked to stop, then show what was reached."""
         tracking.check(self.track)
         check_seed(self.seed)
+        use_cores(self.cores)
         for option, number in (("--evaluations", self.evaluations), ("--episodes", self.episodes), ("--batch", self.batch)):
             if number is not None:
                 check_positive(option, number)
@@ -95,7 +100,7 @@ class Training(Generic[Settings]):
         check_fit(method, stream, lessons, updates)
         identity = identify(self.name, method, stream, self.quality, lessons, self.seed, budget)
         with (
-            open_run(folder, identity, self.fresh, self.wait) as run,
+            open_run(folder, identity, self.fresh, self.wait, self.accept_other_machine) as run,
             tracking.following(folder, identity["identity"], self.track) as track,
         ):
             self.follow(run, method, stream, lessons, budget, track)
@@ -119,7 +124,7 @@ class Training(Generic[Settings]):
 
             for number, event in enumerate(train(method, stream, lessons, self.seed, budget, run, stop)):
                 if number == 0:
-                    display.say(describe_skipped(run.skipped, run.found))
+                    display.say(run.notices())
                 display.show(event)
                 track()
                 stopped = isinstance(event, Stopped)

@@ -18,7 +18,7 @@ from comad.envs.rollout import Outcome, Player, episode_keys, rollout
 from comad.errors import UserError
 from comad.experts.base import Trainer
 from comad.files import sha256
-from comad.runs.checkpoints import describe_skipped
+from comad.machine import describe_machine
 from comad.runs.folder import journal_path
 from comad.runs.journal import read_journal
 from comad.runs.run import open_run
@@ -63,6 +63,7 @@ def train(
     start: Any = None,
     episodes: int = EVALUATION_EPISODES,
     tell: Callable[[str], object] = lambda line: None,
+    accept_other_machine: bool = False,
 ) -> Iterator[Progress]:
     """Train a team, yielding after every evaluation. Called again on the same folder it goes on from the last state that can be relied on.
 
@@ -75,6 +76,7 @@ def train(
         start: weights to begin from, such as a smaller team's.
         episodes: per evaluation.
         tell: hears which saved states could not be relied on, and why.
+        accept_other_machine: go on with a training that was begun on another kind of machine.
     """
     identity = {"env": env.spec.env, "rules": env.spec.rules, "trainer": settings(trainer), "seed": seed, "every": every}
     if start is not None:
@@ -83,9 +85,10 @@ def train(
     state = trainer.init(env, train_key)
     if start is not None:
         state = trainer.begin_from(state, start)
-    with open_run(folder, {"identity": identity}) as run:
+    described = {"identity": identity, "machine": describe_machine()}
+    with open_run(folder, described, accept_other_machine=accept_other_machine) as run:
         found = run.resume()
-        for line in describe_skipped(run.skipped, found):
+        for line in run.notices():
             tell(line)
         if found:
             state = checkpoint.load(found.path, state)
@@ -126,11 +129,12 @@ def look_closer(
     episodes: int,
     until: int,
     tell: Callable[[str], object] = lambda line: None,
+    accept_other_machine: bool = False,
 ) -> Iterator[Progress]:
     """The same training once more up to some step, evaluated more often: `choose_teams` finds the medium team that the curve leapt over."""
     if (curve := read_curve(folder / CLOSER)) and curve[-1].steps >= until:
         return
-    for progress in train(env, trainer, seed, folder / CLOSER, every, start, episodes, tell):
+    for progress in train(env, trainer, seed, folder / CLOSER, every, start, episodes, tell, accept_other_machine):
         yield progress
         if progress.steps >= until:
             return

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -101,13 +102,11 @@ class Workshop:
         """Begin a run, or go on with it."""
         log = self.log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
+        with log.open("ab") as file, only_on(cores):
             # A group of its own, so that Ctrl-C reaches the grid first, which then asks the runs to save themselves.
             process = subprocess.Popen(
                 self.command(cell), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(len(cores)), process_group=0
             )
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(process.pid, cores)
         return Worker(cell, attempt, cores, process, log)
 
     def stop(self) -> None:
@@ -134,17 +133,30 @@ def judge(cell: Cell, code: int, why: str, again: bool) -> Ended:
     return Ended(cell, "crashed" if again and code != MISUSE else "failed", said)
 
 
-def share(cores: Sequence[int], at_once: int) -> list[frozenset[int]]:
-    """Places for so many runs at once, with equal shares of the cores; no core has two."""
-    each = max(len(cores) // at_once, 1)
-    return [frozenset(cores[place * each : (place + 1) * each]) for place in range(min(at_once, len(cores)))]
+@contextmanager
+def only_on(cores: frozenset[int]) -> Iterator[None]:
+    """Has processes that are started in here run on these cores from their first moment on."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def share(cores: Sequence[int], each: int, at_once: int | None = None) -> list[frozenset[int]]:
+    """Places for runs of so many cores each, as many as there is room for or fewer if told so; no core has two."""
+    room = len(cores) // each
+    return [frozenset(cores[place * each : (place + 1) * each]) for place in range(min(at_once or room, room))]
 
 
 def environment(cores: int) -> dict[str, str]:
-    """The process's own, with as many threads as a run has cores."""
-    flags = os.environ.get("XLA_FLAGS", "") + (" --xla_cpu_multi_thread_eigen=false" if cores == 1 else "")
+    """The process's own, with as many threads as a run has cores; what XLA needs beside that, the run sets itself."""
     threads = {name: str(cores) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    return {**os.environ, **threads, "XLA_FLAGS": flags.strip(), STARTED_BY: str(os.getpid())}
+    return {**os.environ, **threads, STARTED_BY: str(os.getpid())}
 
 
 def this_program() -> list[str]:

@@ -43,13 +43,15 @@ def make(command: Sequence[str], log: str, cores: int) -> tuple[int, str]:
     return code, last_line(Path(log))
 
 
-def run_on_ray(cells: Sequence[Cell], command: Command, log: Any, address: str, needs: Needs, pause: float = 1.0) -> Iterator[Event]:
+def run_on_ray(
+    cells: Sequence[Cell], command: Command, log: Any, address: str, needs: Needs, cores: int = 1, pause: float = 1.0
+) -> Iterator[Event]:
     """Make all runs, telling what happens; if it is abandoned, runs are cancelled and save themselves."""
     ray = connect(address)
     task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=RETRIES)(make)
 
     def submit(cell: Cell) -> Any:
-        return task.remote(list(command(cell)), str(log(cell)), max(int(needs.cpus), 1))
+        return task.remote(list(command(cell)), str(log(cell)), cores)
 
     attempts = dict.fromkeys(cells, 1)
     pending = {submit(cell): cell for cell in cells}

@@ -13,7 +13,7 @@ import numpy as np
 
 from comad.errors import MALFORMED, UserError
 from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
-from comad.runs.folder import differences, is_number
+from comad.runs.folder import damaged_cost, differences, is_number
 from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
@@ -90,7 +90,7 @@ def gather(folders: Iterable[Path], departures: Departures = lambda identity: ()
                 flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
                 continue
             key = _key(record, departures)
-            flaws += _flawed_portrait(path)
+            flaws += _noticed(record)
         except UserError as error:
             flaws.append(Flaw(path, str(error)))
         except MALFORMED as error:
@@ -128,13 +128,20 @@ def _changed(record: RunRecord, departures: Departures) -> tuple[str, ...]:
         return ()  # of a method or a version that nobody here can compare with
 
 
-def _flawed_portrait(path: Path) -> list[Flaw]:
-    """What is wrong with a run's portrait, without which it counts all the same."""
+def _noticed(record: RunRecord) -> list[Flaw]:
+    """What is worth knowing of a run that counts all the same."""
+    path, said = record.path, []
+    if record.legacy:
+        said.append(f"{path} was made before seals existed, so nothing vouches for its scores; 'comad verify --seal' seals it as it is")
+    if len(record.machines) > 1:
+        one, other = record.machines[-2:]
+        said.append(f"{path} was made on {len(record.machines)} kinds of machine: {', '.join(differences(one, other, 'machine'))}")
+    said += [why for why in (damaged_cost(path),) if why]
     try:
         read_portrait(path)
     except UserError as error:
-        return [Flaw(path, str(error), counted=True)]
-    return []
+        said.append(str(error))
+    return [Flaw(path, why, counted=True) for why in said]
 
 
 def label_of(path: Path, method: str, updates: int, changed: Sequence[str]) -> str:

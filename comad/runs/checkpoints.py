@@ -9,9 +9,9 @@ from typing import Any
 
 from comad import failpoints
 from comad.errors import MALFORMED, UserError
-from comad.files import read_json, refuse_link, sha256, write_json
-from comad.runs.folder import CHECKPOINTS, JOURNALS, JournalName, checkpoint_files, journal_path
-from comad.runs.journal import Mark
+from comad.files import open_regular, read_json, write_json
+from comad.runs.folder import CHECKPOINTS, JOURNALS, SET_ASIDE, VOUCHED, JournalName, checkpoint_files, journal_path
+from comad.runs.journal import Mark, mark_of
 
 KEPT = 2
 """So many of the newest checkpoints are kept, besides the milestones."""
@@ -28,6 +28,8 @@ class Checkpoint:
     """Kept for good."""
     arrays: Mark
     journals: dict[JournalName, Mark]
+    damaged: tuple[JournalName, ...] = ()
+    """Diagnostic journals that were found damaged before this moment, and were kept as they are."""
 
 
 def write_arrays(folder: Path, position: int, write: Callable[[Path], object]) -> Path:
@@ -38,7 +40,7 @@ def write_arrays(folder: Path, position: int, write: Callable[[Path], object]) -
     try:
         write(temporary)
         failpoints.reach("after-arrays")
-        with temporary.open("rb") as file:
+        with open_regular(temporary) as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
@@ -70,19 +72,39 @@ def newest(folder: Path) -> tuple[Checkpoint | None, dict[str, str]]:
     return None, skipped
 
 
-def describe_skipped(skipped: Mapping[str, str], found: Checkpoint | None) -> list[str]:
-    """For people, which checkpoints could not be used and why, and what was instead."""
-    instead = "an earlier one was" if found else "there is no earlier one, so all is made again"
-    return [f"checkpoint {name} could not be used ({reason}); {instead}" for name, reason in skipped.items()]
+def describe_skipped(skipped: Mapping[str, str]) -> list[str]:
+    """For people, which checkpoints could not be used and why; an earlier one was used instead."""
+    return [f"checkpoint {name} could not be used ({reason}); an earlier one was" for name, reason in skipped.items()]
+
+
+def refuse_to_start_over(folder: Path, skipped: Mapping[str, str]) -> UserError:
+    """Returns the error for a run of which nothing can be relied on."""
+    name, reason = next(iter(skipped.items()))
+    count = f"none of its {len(skipped)} checkpoints" if len(skipped) > 1 else "its only checkpoint"
+    return UserError(
+        f"{folder}: {count} can be relied on ({name}: {reason}); nothing was changed; restore the folder from a copy, "
+        f"or start over with --fresh, which moves what is there to {SET_ASIDE}"
+    )
 
 
 def load(folder: Path, path: Path) -> Checkpoint:
-    """A checkpoint of which every byte is as it was saved, journals included; an error says what is not."""
+    """A checkpoint of which every byte that results depend on is as it was saved; an error says what is not."""
     found = _parse(path)
     _check(found.path, found.arrays, may_have_grown=False)
-    for name, mark in found.journals.items():
-        if mark.size:  # one that was still empty may even be missing
+    for name in VOUCHED:
+        if (mark := found.journals[name]).size:  # one that was still empty may even be missing
             _check(journal_path(folder, name), mark, may_have_grown=True)
+    return found
+
+
+def damaged_diagnostics(folder: Path, checkpoint: Checkpoint) -> dict[JournalName, str]:
+    """Which journals that nothing depends on are not as they were at a checkpoint, each with the reason."""
+    found: dict[JournalName, str] = dict.fromkeys(checkpoint.damaged, "they were found damaged at an earlier launch")
+    for name in (name for name in JOURNALS if name not in VOUCHED and checkpoint.journals[name].size):
+        try:
+            _check(journal_path(folder, name), checkpoint.journals[name], may_have_grown=True)
+        except UserError as error:
+            found[name] = str(error)
     return found
 
 
@@ -92,22 +114,19 @@ def delete_older(folder: Path, position: int) -> None:
     _delete([path for path in until_now[:-KEPT] if not _may_be_milestone(path)])
 
 
-def delete_later(folder: Path, position: int) -> None:
-    """Delete checkpoints beyond this position: a run that went back behind them, because they were damaged, makes them anew."""
-    _delete([path for path in checkpoint_files(folder, ".json") if int(path.stem) > position])
-
-
 def measure(path: Path) -> Mark:
     """The mark of a whole file."""
-    return Mark(path.stat().st_size, sha256(path))
+    with open_regular(path) as file:
+        return Mark(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def _delete(needless: list[Path]) -> None:
     failpoints.reach("before-deletion")
     for path in needless:
-        path.unlink()
-        failpoints.reach("while-deleting")
+        # The arrays first: arrays that nothing describes could be those of a checkpoint whose description was lost.
         path.with_suffix(".safetensors").unlink(missing_ok=True)
+        failpoints.reach("while-deleting")
+        path.unlink()
 
 
 def _as_json(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -116,15 +135,17 @@ def _as_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "milestone": checkpoint.milestone,
         "arrays": {"name": checkpoint.path.name, **asdict(checkpoint.arrays)},
         "journals": {name: asdict(mark) for name, mark in checkpoint.journals.items()},
+        **({"damaged": list(checkpoint.damaged)} if checkpoint.damaged else {}),
     }
 
 
 def _parse(path: Path) -> Checkpoint:
-    value = read_json(refuse_link(path))
+    value = read_json(path)
     try:
         journals = {name: _mark(value["journals"][name]) for name in JOURNALS}
         arrays = path.with_suffix(".safetensors")
-        found = Checkpoint(int(path.stem), arrays, bool(value["milestone"]), _mark(value["arrays"]), journals)
+        damaged = tuple(name for name in JOURNALS if name in value.get("damaged", ()))
+        found = Checkpoint(int(path.stem), arrays, bool(value["milestone"]), _mark(value["arrays"]), journals, damaged)
     except MALFORMED as error:
         raise UserError(f"it does not describe a checkpoint ({error!r})") from error
     # Nothing in the file is taken on trust, such as a name that leads out of the folder.
@@ -147,11 +168,11 @@ def _may_be_milestone(path: Path) -> bool:
 def _check(path: Path, mark: Mark, may_have_grown: bool) -> None:
     """Refuse a file that is shorter, longer or other than it was."""
     try:
-        size = refuse_link(path).stat().st_size
-        if size < mark.size or (size > mark.size and not may_have_grown):
-            raise UserError(f"{path.name} has {size} bytes instead of {mark.size}")
-        with path.open("rb") as file:
-            same = hashlib.sha256(file.read(mark.size)).hexdigest() == mark.sha256
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < mark.size or (size > mark.size and not may_have_grown):
+                raise UserError(f"{path.name} has {size} bytes instead of {mark.size}")
+            same = mark_of(file.read(mark.size)) == mark
     except OSError as error:
         raise UserError(f"{path.name} cannot be read ({error.strerror})") from error
     if not same:

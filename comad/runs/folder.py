@@ -1,10 +1,11 @@
 """The folder of a run: what lies in it, and the settings it belongs to."""
 
 import fcntl
+import hashlib
 import json
 import os
 import re
-import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,20 +14,26 @@ from typing import Any, Literal, get_args
 
 from comad import failpoints
 from comad.errors import UserError
-from comad.files import read_json, refuse_link, write_json
+from comad.files import make_folder, read_json, read_regular, refuse_link, sync_folder, write_bytes, write_json
 
-LOCK, SETTINGS, CHECKPOINTS = "lock", "settings.json", "checkpoints"
+LOCK, SETTINGS, CHECKPOINTS, SEAL = "lock", "settings.json", "checkpoints", "seal.json"
 COST, PORTRAIT, TRACK = "cost.json", "portrait.json", "track"
-"""What is told of a run without being part of it."""
+"""Diagnostics: told of a run without being part of it."""
+SET_ASIDE = "set-aside"
+"""The folder inside a run's to which files move that the run goes on without; nothing in it is ever deleted."""
 JournalName = Literal["logs", "heads", "scores"]
 JOURNALS: tuple[JournalName, ...] = get_args(JournalName)
 """In the order in which they are created: a folder with scores has all of them."""
+VOUCHED: tuple[JournalName, ...] = ("heads", "scores")
+"""The journals that results are made of. The others are diagnostics: damage in them costs nothing else."""
 
 LOOK_AGAIN = 0.2
 """Seconds between two looks at a lock that somebody else holds."""
 BEYOND_MEASURE = 1e18
 _ABSENT = object()
-_TEMPORARY = re.compile(rf"\.({re.escape(SETTINGS)}|{re.escape(COST)}|{re.escape(PORTRAIT)}|({'|'.join(JOURNALS)})\.jsonl)-.*")
+_TEMPORARY = re.compile(
+    rf"\.({re.escape(SETTINGS)}|{re.escape(SEAL)}|{re.escape(COST)}|{re.escape(PORTRAIT)}|({'|'.join(JOURNALS)})\.jsonl)-.*"
+)
 _CHECKPOINT = re.compile(r"\d{9,}\.(json|safetensors)")
 _TEMPORARY_CHECKPOINT = re.compile(rf"\.+{_CHECKPOINT.pattern}.*")
 
@@ -44,8 +51,10 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def locked(folder: Path, wait: float = 0.0) -> Iterator[None]:
     """Keep other processes out, after waiting so many seconds for one that is in; the lock goes when this process does, however it ends."""
     with disk_errors(folder):
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise UserError(f"{folder / LOCK} is no file, so the run cannot be locked; remove it")
         with disk_errors(folder):
             _take(handle, folder, time.monotonic() + wait)
         yield
@@ -64,56 +73,101 @@ def checkpoint_files(folder: Path, suffix: str) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem))
 
 
-def refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path, fresh: bool = False) -> None:
     """Stop before anything is written into a folder that holds something else than a run."""
-    if (folder / SETTINGS).exists():
-        read_settings(folder)
+    if os.path.lexists(folder / SETTINGS):
+        read_settings(folder, damaged=fresh)
         return
     # A run killed in its first moments leaves a lock and half-written files, nothing else.
     if folder.exists() and any(entry.name != LOCK and not _TEMPORARY.fullmatch(entry.name) for entry in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no run; choose another folder")
 
 
-def claim(folder: Path, settings: dict[str, Any], fresh: bool) -> None:
-    """Make the folder the run of these settings; refuse one that belongs to others, or empty it if asked for a fresh start."""
-    if not isinstance(settings.get("identity"), dict) or "earlier" in settings:
-        raise ValueError("settings need a dict under 'identity'; 'earlier' is kept for what changed between sittings")
-    path = folder / SETTINGS
+def claim(folder: Path, settings: dict[str, Any], fresh: bool, accept_other_machine: bool = False) -> Path | None:
+    """Makes the folder the run of these settings; refuses one that belongs to others.
+
+    A fresh start moves the run that was there aside; the place where it is now is returned.
+    """
+    if not isinstance(settings.get("identity"), dict) or {"earlier", "seal"} & settings.keys():
+        raise ValueError("settings need a dict under 'identity'; 'earlier' and 'seal' are kept for what a run itself notes")
     settings = json.loads(json.dumps(settings, allow_nan=False))
-    if not path.exists():
-        write_json(path, settings)
-        return
-    found = read_settings(folder)
+    if not (folder / SETTINGS).exists():
+        write_settings(folder, settings)
+        return None
+    found = read_settings(folder, damaged=fresh)
     if fresh:
-        _clear(folder)
-        write_json(path, settings)
-        return
+        place = set_run_aside(folder)
+        write_settings(folder, settings)
+        return place
     if differing := list(differences(found["identity"], settings["identity"])):
         raise UserError(f"{folder} holds another run: {', '.join(differing)}; choose another folder or --fresh")
+    if not accept_other_machine and (differing := list(differences(found.get("machine"), settings.get("machine"), "machine"))):
+        raise UserError(
+            f"{folder} was begun on another machine, and a run of both would have bytes of neither: {', '.join(differing)}; "
+            "go on there, with as many --cores, or with --accept-other-machine, which its settings then tell"
+        )
     earlier = found.pop("earlier", [])
     if found != settings:
         del found["identity"]
-        write_json(path, {**settings, "earlier": [*earlier, found]})
+        write_settings(folder, {**settings, "earlier": [*earlier, found]})
+    elif not settings_are_sealed(folder):
+        write_settings(folder, {**settings, **({"earlier": earlier} if earlier else {})})
+    return None
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings of the run in a folder; a file that describes something else is refused."""
-    if not (folder / SETTINGS).exists():
+def write_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Writes the settings of a run, with a digest by which readers notice a change."""
+    write_json(folder / SETTINGS, {**settings, "seal": digest(settings)})
+
+
+def read_settings(folder: Path, damaged: bool = False) -> dict[str, Any]:
+    """Reads the settings of the run in a folder; refuses a file that describes something else, or a damaged one unless told otherwise."""
+    path = folder / SETTINGS
+    if not os.path.lexists(path):
         raise UserError(f"there is no run in {folder}: it has no {SETTINGS}")
-    found = read_json(refuse_link(folder / SETTINGS))
+    found = read_json(path)
     if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
-        raise UserError(f"{folder / SETTINGS} does not describe a run; choose another folder")
+        raise UserError(f"{path} does not describe a run; choose another folder")
+    seal = found.pop("seal", None)
+    if seal is not None and seal != digest(found) and not damaged:
+        raise UserError(
+            f"{path} is damaged: it is not as it was written (its seal does not fit); "
+            "restore it from a copy, or move the run aside with --fresh"
+        )
     return found
+
+
+def settings_are_sealed(folder: Path) -> bool:
+    """Whether the settings of a run carry a seal, as all have since seals exist."""
+    found = read_json(folder / SETTINGS)
+    return isinstance(found, dict) and found.get("seal") is not None
+
+
+def digest(value: Any) -> str:
+    """Returns the SHA-256 of plain values, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def read_cost(folder: Path) -> dict[str, Any] | None:
-    """What the run in a folder has cost; none if nobody wrote it down."""
-    if not (folder / COST).exists():
+    """What the run in a folder has cost; none if it was not noted, or cannot be read any more: it is only a record (`damaged_cost`)."""
+    try:
+        return None if damaged_cost(folder) else _read_cost(folder)
+    except FileNotFoundError:
         return None
-    found = read_json(refuse_link(folder / COST))
-    if not isinstance(found, dict) or not all(is_number(value) for value in found.values()):
-        raise UserError(f"{folder / COST} does not hold numbers by name; delete it, it is only a record")
-    return found
+
+
+def damaged_cost(folder: Path) -> str | None:
+    """What is wrong with the noted cost of a run, if anything."""
+    try:
+        found = _read_cost(folder)
+    except UserError as error:
+        return str(error)
+    sound = found is None or (isinstance(found, dict) and all(is_number(value) for value in found.values()))
+    return None if sound else f"{folder / COST} does not hold numbers by name; it is only a record, and the run counts without it"
+
+
+def _read_cost(folder: Path) -> Any:
+    return read_json(folder / COST) if os.path.lexists(folder / COST) else None
 
 
 def is_number(value: Any) -> bool:
@@ -122,13 +176,20 @@ def is_number(value: Any) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process left half done: temporary files, and arrays that no checkpoint was committed for."""
-    refuse_link(folder / CHECKPOINTS).mkdir(exist_ok=True)
+    """Removes the temporary files of a killed process."""
+    make_folder(refuse_link(folder / CHECKPOINTS))
     half_written = [path for path in folder.iterdir() if _TEMPORARY.fullmatch(path.name)]
     half_written += [path for path in (folder / CHECKPOINTS).iterdir() if _TEMPORARY_CHECKPOINT.fullmatch(path.name)]
-    uncommitted = [path for path in checkpoint_files(folder, ".safetensors") if not path.with_suffix(".json").exists()]
-    for path in half_written + uncommitted:
+    for path in half_written:
         path.unlink()
+
+
+def sweep_uncommitted(folder: Path) -> None:
+    """Removes arrays that a killed process wrote without committing them; they are newer than every checkpoint, and are made again."""
+    newest = max((int(path.stem) for path in checkpoint_files(folder, ".json")), default=-1)
+    for path in checkpoint_files(folder, ".safetensors"):
+        if int(path.stem) > newest:
+            path.unlink()
 
 
 def _take(handle: int, folder: Path, deadline: float) -> None:
@@ -145,17 +206,33 @@ def _take(handle: int, folder: Path, deadline: float) -> None:
     os.write(handle, f"{os.getpid()}\n".encode())
 
 
-def _clear(folder: Path) -> None:
-    """Remove a run but for its settings, which keep the folder recognizable until they are replaced; whatever else lies there stays."""
-    for path in checkpoint_files(folder, ".json") + checkpoint_files(folder, ".safetensors"):
-        path.unlink()
-        failpoints.reach("while-clearing")
-    for name in JOURNALS:
-        journal_path(folder, name).unlink(missing_ok=True)
-    for path in (folder / COST, folder / PORTRAIT):
-        path.unlink(missing_ok=True)
-    if (folder / TRACK).exists():
-        shutil.rmtree(folder / TRACK)
+def new_place_aside(folder: Path) -> Path:
+    """Creates the next numbered folder for files that a run goes on without."""
+    taken = [int(path.name) for path in (folder / SET_ASIDE).glob("[0-9]*") if path.name.isdigit()]
+    place = folder / SET_ASIDE / f"{max(taken, default=0) + 1:03d}"
+    make_folder(place / CHECKPOINTS)
+    return place
+
+
+def move_checkpoints_aside(folder: Path, place: Path, after: int = -1) -> None:
+    """Moves all checkpoints beyond a position, oldest first, the arrays before what describes them."""
+    for path in checkpoint_files(folder, ".safetensors") + checkpoint_files(folder, ".json"):
+        if int(path.stem) > after:
+            os.replace(path, place / CHECKPOINTS / path.name)
+            failpoints.reach("while-clearing")
+    sync_folder(place / CHECKPOINTS)
+
+
+def set_run_aside(folder: Path) -> Path:
+    """Moves a run aside; its settings stay to keep the folder recognizable until they are replaced, as does whatever else lies there."""
+    place = new_place_aside(folder)
+    write_bytes(place / SETTINGS, read_regular(folder / SETTINGS))
+    move_checkpoints_aside(folder, place)
+    for name in (*(journal_path(folder, name).name for name in JOURNALS), SEAL, COST, PORTRAIT, TRACK):
+        if os.path.lexists(folder / name):
+            os.replace(folder / name, place / name)
+    sync_folder(place)
+    return place
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from comad import failpoints
 from comad.errors import UserError
-from comad.files import parse_json, refuse_link, write_bytes
+from comad.files import open_regular, open_to_append, parse_json, read_regular, write_bytes
 
 Record = dict[str, Any]
 REACH = 4096
@@ -28,13 +29,18 @@ class Journal:
     """A journal open for writing, cut to its first bytes; it knows its mark up to now."""
 
     def __init__(self, path: Path, size: int) -> None:
-        if not refuse_link(path).exists():
+        if not os.path.lexists(path):
             write_bytes(path, b"")  # rather than by opening, so that the folder is synced
-        self._file = path.open("ab", buffering=0)
-        self._file.truncate(size)
+        self._file = open_to_append(path)
+        # One that lost its end, which only a diagnostic journal may have, goes on in a line of its own.
+        found = read_regular(path)[:size]
+        self._file.truncate(len(found))
+        if found and not found.endswith(b"\n"):
+            self._write(b"\n")
+            found += b"\n"
         self.sync()
-        self._size = size
-        self._hash = hashlib.sha256(path.read_bytes())
+        self._size = len(found)
+        self._hash = hashlib.sha256(found)
 
     @property
     def mark(self) -> Mark:
@@ -43,7 +49,7 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Add one line, for readers to see at once; NaN and infinity are refused."""
-        line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        line = line_of(record)
         failpoints.reach("half-line", lambda: self._write(line[: len(line) // 2]))
         try:
             self._write(line)
@@ -67,19 +73,42 @@ class Journal:
             data = data[self._file.write(data) :]
 
 
+def mark_of(data: bytes) -> Mark:
+    """Returns the mark of these bytes."""
+    return Mark(len(data), hashlib.sha256(data).hexdigest())
+
+
+def line_of(record: Record) -> bytes:
+    """Returns a record as it is written: what marks and seals are made of."""
+    return (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
 def read_journal(path: Path) -> list[Record]:
     """All records of a journal. A last line without an end is one that is, or was, being written: it is left out."""
     try:
-        lines = refuse_link(path).read_bytes().split(b"\n")[:-1]
+        return parse_journal(path, read_regular(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})") from error
-    return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def read_diagnostic(path: Path) -> list[Record]:
+    """All records of a journal that can be read; the others are left out, for nothing else depends on them."""
+    found = []
+    for number, line in enumerate(read_regular(path).split(b"\n") if os.path.lexists(path) else [], start=1):
+        with suppress(UserError):
+            found.append(_parse(path, number, line))
+    return found
+
+
+def parse_journal(path: Path, data: bytes) -> list[Record]:
+    """All records in the bytes of a journal."""
+    return [_parse(path, number, line) for number, line in enumerate(data.split(b"\n")[:-1], start=1)]
 
 
 def last_record(path: Path) -> Record | None:
     """The newest whole record, without reading what came before it; none if there is none yet."""
     try:
-        with refuse_link(path).open("rb") as file:
+        with open_regular(path) as file:
             size, reach = file.seek(0, os.SEEK_END), REACH
             while True:
                 file.seek(max(size - reach, 0))

@@ -1,5 +1,6 @@
 """What runs have recorded, for reports: read without a lock, while they train or long after."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from comad.errors import MALFORMED, UserError
-from comad.files import read_json, refuse_link
-from comad.runs.folder import PORTRAIT, SETTINGS, is_number, journal_path, read_cost, read_settings
-from comad.runs.journal import Record, read_journal
+from comad.files import read_json
+from comad.runs.folder import PORTRAIT, SET_ASIDE, SETTINGS, is_number, journal_path, read_cost, read_settings
+from comad.runs.journal import Record, parse_journal, read_diagnostic
+from comad.runs.seal import check_seal
 
 PORTRAIT_VERSION = 1
 Mode = Literal["sampled", "greedy"]
@@ -35,11 +37,21 @@ class RunRecord:
     heads: list[Record]
     cost: dict[str, Any] | None
     """Seconds and bytes; none for runs that did not count them."""
+    legacy: bool = False
+    """Made before seals existed: nothing vouches for its records."""
+    pending: int = 0
+    """Lines of scores that no checkpoint vouches for yet."""
 
     @property
     def logs(self) -> list[Record]:
         """Means of every loss over a few updates. Read when asked for: they are by far the largest part, and few need them."""
-        return read_journal(journal_path(self.path, "logs"))
+        return read_diagnostic(journal_path(self.path, "logs"))
+
+    @property
+    def machines(self) -> list[Any]:
+        """The kinds of machine that the run was made on, without repetition, oldest first."""
+        made = [launch.get("machine") for launch in (*self.settings.get("earlier", ()), self.settings)]
+        return [machine for number, machine in enumerate(made) if machine not in made[:number]]
 
     def mode(self, play: Play) -> Mode:
         """The way of playing that is meant."""
@@ -47,6 +59,10 @@ class RunRecord:
 
     def score_array(self, play: Play = "usual") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
+        if self.pending:
+            raise UserError(
+                f"{self.path} is not finished: its last {self.pending} evaluations are not sealed yet; train it to its end first"
+            )
         tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
         found, mode = {}, self.mode(play)
         for record in self.scores:
@@ -56,6 +72,9 @@ class RunRecord:
                 raise UserError(
                     f"{journal_path(self.path, 'scores')} is not of this run: it has {tasks} tasks and {points} evaluations of each"
                 )
+            if (record["task"], record["point"]) in found:
+                where = f"evaluation {record['point']} of task {record['task']}"
+                raise UserError(f"{journal_path(self.path, 'scores')} is damaged: it tells {where} twice; restore it from a copy")
             found[record["task"], record["point"]] = reached
         # Nothing as large as the settings claim is made before all of it is known to be there.
         places = ((task, point) for task in range(tasks) for point in range(points))
@@ -120,13 +139,16 @@ def _score(value: Any) -> float:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read a run; a damaged journal is refused by file and line."""
+    """Reads a run and verifies what its seal vouches for; whatever is damaged is an error by name."""
+    sealing, data = check_seal(path)
     return RunRecord(
         path=path,
         settings=read_settings(path),
-        scores=read_journal(journal_path(path, "scores")),
-        heads=read_journal(journal_path(path, "heads")),
+        scores=parse_journal(journal_path(path, "scores"), data["scores"]),
+        heads=parse_journal(journal_path(path, "heads"), data["heads"]),
         cost=read_cost(path),
+        legacy=sealing.legacy,
+        pending=sealing.pending(data),
     )
 
 
@@ -151,9 +173,9 @@ def conditions(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_portrait(path: Path) -> dict[str, Any] | None:
     """Replays, skills and re-use of a run, as 'comad portrait' keeps them; none if nobody asked for it."""
-    if not (path / PORTRAIT).exists():
+    if not os.path.lexists(path / PORTRAIT):
         return None
-    found = read_json(refuse_link(path / PORTRAIT))
+    found = read_json(path / PORTRAIT)
     if not _is_portrait(found):
         raise UserError(f"{path / PORTRAIT} is not a portrait of version {PORTRAIT_VERSION}; 'comad portrait {path}' makes it again")
     return found
@@ -174,14 +196,19 @@ def find_runs(folder: Path) -> list[Path]:
     """The folders of all runs in a folder, itself included, at any depth."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    return sorted(path.parent for path in folder.rglob(SETTINGS) if _may_be_run(path.parent))
+    found = []
+    for place, folders, files in os.walk(folder):  # a folder that vanishes meanwhile is left out
+        folders[:] = [name for name in folders if name != SET_ASIDE]
+        if SETTINGS in files and _may_be_run(Path(place)):
+            found.append(Path(place))
+    return sorted(found)
 
 
 def _may_be_run(folder: Path) -> bool:
     """Whether settings are those of a run, perhaps a damaged one; trainings of experts keep settings and scores too, but learn no tasks."""
     scored = journal_path(folder, "scores").exists()
     try:
-        identity = read_settings(folder)["identity"]
+        identity = read_settings(folder, damaged=True)["identity"]
     except UserError:
         return scored
     return "tasks" in identity or (scored and "trainer" not in identity)

@@ -1,12 +1,16 @@
 """How far a run is, told by its folder alone: whoever makes it, wherever, writes there."""
 
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from comad.errors import MALFORMED, UserError
-from comad.runs.folder import SETTINGS, journal_path, read_settings
-from comad.runs.journal import last_record
-from comad.runs.record import usual_mode
+from comad.runs.folder import SETTINGS, journal_path
+from comad.runs.journal import Record, last_record
+from comad.runs.record import read_run, usual_mode
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,8 @@ class Standing:
 
 
 def look(folder: Path) -> Standing | None:
-    """The standing of the run in a folder; none if nothing was written yet."""
-    if not (folder / SETTINGS).exists():
+    """The standing of the run in a folder; none if nothing was written yet. Its records are verified: damage is an error by name."""
+    if not os.path.lexists(folder / SETTINGS):
         return None
     try:
         return _look(folder)
@@ -32,13 +36,21 @@ def look(folder: Path) -> Standing | None:
 
 
 def _look(folder: Path) -> Standing:
-    settings = read_settings(folder)
-    identity = settings["identity"]
+    record = read_run(folder)
+    identity = record.settings["identity"]
     num_tasks, budget = len(identity["tasks"]), identity["budget"]
-    learned, evaluated = (last_record(journal_path(folder, name)) for name in ("logs", "scores"))
-    done = learned["task"] * budget["updates"] + learned["update"] if learned else 0
-    total = num_tasks * budget["updates"]
-    if evaluated is None:
-        return Standing(int(done), int(total), finished=False, score=None)
-    finished = (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"])
-    return Standing(int(done), int(total), finished, float(sum(evaluated[usual_mode(settings)]["score"]) / num_tasks))
+    total, done = num_tasks * budget["updates"], 0
+    evaluated = record.scores[-1] if record.scores else None
+    score = mean_score(evaluated, record.settings) if evaluated else None
+    if evaluated and not record.pending and (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"]):
+        return Standing(int(total), int(total), True, score)
+    with suppress(UserError, *MALFORMED):  # logs are diagnostic: without them it is only less clear how far the run is
+        learned = last_record(journal_path(folder, "logs"))
+        done = learned["task"] * budget["updates"] + learned["update"] if learned else 0
+    return Standing(int(done), int(total), finished=False, score=score)
+
+
+def mean_score(evaluated: Record, settings: Mapping[str, Any]) -> float:
+    """The mean over all tasks at an evaluation, in the usual way of playing."""
+    scores = evaluated[usual_mode(settings)]["score"]
+    return float(sum(scores) / len(settings["identity"]["tasks"]))

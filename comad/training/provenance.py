@@ -1,7 +1,6 @@
 """What a run is, written down so that it can be told from others and made again."""
 
 import hashlib
-import platform
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from comad import __version__
+from comad.machine import describe_machine
 from comad.methods.base import Method
 from comad.settings import identifying, settings
 from comad.training.lessons import Lesson
@@ -40,7 +40,7 @@ def identify(
         "comad": {"version": __version__, "source": source_hash()},
         "libraries": {library: version(library) for library in LIBRARIES},
         "python": sys.version.split()[0],
-        "machine": f"{platform.system()} {platform.machine()}",
+        "machine": describe_machine(),
     }
 
 

@@ -28,6 +28,7 @@ def place(seed: int, **other: Any) -> None:
     made = settings(Ft(Learner(recurrent=True)))  # what the world decided is written down
     identity = {"method": "ft", "settings": made, "stream": "cn", "quality": "expert", "seed": seed, "budget": BUDGET, **other}
     (folder / "settings.json").write_text(json.dumps({"identity": {"tasks": TASKS, **identity}}))
+    (folder / "heads.jsonl").write_text("")
     (folder / "logs.jsonl").write_text('{"task": 3, "update": 5000}\n')
     (folder / "scores.jsonl").write_text('{"task": 3, "point": 20, "sampled": {"score": [1.0, 0.5, 0.5, 0.0]}}\n')
 
@@ -64,6 +65,7 @@ def test_time_left_does_not_count_what_starting_took(monkeypatch: pytest.MonkeyP
     place(0)
     log, clock = Path("runs/cn-expert/ft-seed0/logs.jsonl"), [1000.0]
     log.unlink(missing_ok=True)
+    log.with_name("scores.jsonl").write_text("")
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     (cell,) = Grid(streams=("cn",), methods=("ft",), seeds=(0,)).cells()
     board = verb.Board([cell], Path("runs"))
@@ -81,6 +83,7 @@ def test_time_left_is_told_from_where_a_run_went_on(monkeypatch: pytest.MonkeyPa
     place(0)
     log, clock = Path("runs/cn-expert/ft-seed0/logs.jsonl"), [1000.0]
     log.write_text('{"task": 1, "update": 3500}\n')
+    log.with_name("scores.jsonl").write_text("")
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     (cell,) = Grid(streams=("cn",), methods=("ft",), seeds=(0,)).cells()
     board = verb.Board([cell], Path("runs"))

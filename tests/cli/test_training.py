@@ -24,6 +24,7 @@ from comad.errors import UserError
 from comad.policy import Policy, restore
 from comad.runs import checkpoints
 from comad.runs.record import read_run
+from comad.runs.seal import seal_run
 from comad.training import loop
 from comad.types import Task
 
@@ -127,6 +128,7 @@ def test_a_run_that_does_not_tell_who_played_last_is_refused(run: Path, tmp_path
     vouched = json.loads(newest.read_text())
     vouched["journals"]["scores"] = dataclasses.asdict(checkpoints.measure(copy / "scores.jsonl"))
     newest.write_text(json.dumps(vouched))
+    seal_run(copy)
     with pytest.raises(UserError, match=r"heads of . tasks, not 2|does not tell which head"):
         restore(copy)
 

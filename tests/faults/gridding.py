@@ -24,7 +24,8 @@ def main(out: Path) -> None:
     def command(cell: Cell) -> list[str]:
         return [sys.executable, str(MADE), str(cell.folder(out)), cell.variant.name]
 
-    places = share(sorted(os.sched_getaffinity(0)), 1)
+    cores = sorted(os.sched_getaffinity(0))
+    places = share(cores, len(cores))
     waiting = [cell for cell in CELLS if not is_finished(cell, out)]
     for _ in Workshop(command, lambda cell: out / "logs" / f"{cell.seed}.log", places, pause=0.02).run(waiting):
         pass

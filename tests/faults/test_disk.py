@@ -148,8 +148,9 @@ def test_a_training_of_experts_skips_what_is_damaged_and_minds_no_clock(tmp_path
         data = bytearray((folder / damage).read_bytes())
         data[-9] ^= 4
         (folder / damage).write_bytes(bytes(data))
-        (told,) = teaching.train(folder)
+        told, kept = teaching.train(folder)
         assert told.startswith("checkpoint 000000003.json could not be used (") and told.endswith("); an earlier one was")
+        assert kept == f"what the run goes on without is kept in {folder / 'set-aside' / '001'}"
         assert teaching.end(folder) == whole
         tried()
     with pytest.raises(UserError, match="holds another run: seed is 0 there and 1 here"):

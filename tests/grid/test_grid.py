@@ -27,7 +27,8 @@ def workshop(out: Path, places: Sequence[frozenset[int]] | None = None) -> Works
         return [sys.executable, str(MADE), str(cell.folder(out)), cell.variant.name.replace("-", " ")]
 
     cores = sorted(os.sched_getaffinity(0))
-    return Workshop(command, lambda cell: out / "logs" / f"{cell.variant.name}{cell.seed}.log", places or share(cores, 1), pause=0.05)
+    places = places or share(cores, len(cores))
+    return Workshop(command, lambda cell: out / "logs" / f"{cell.variant.name}{cell.seed}.log", places, pause=0.05)
 
 
 def told(events: Sequence[Event]) -> list[Event]:
@@ -137,10 +138,12 @@ def test_an_abandoned_grid_ends_its_runs_and_a_killed_one_is_told_by_its_signal(
 
 def test_places_share_the_cores_and_none_has_two() -> None:
     assert share([0, 1, 2, 3], 2) == [frozenset({0, 1}), frozenset({2, 3})]
-    assert share([4, 5], 5) == [frozenset({4}), frozenset({5})] and share([0, 1, 2], 1) == [frozenset({0, 1, 2})]
-    for cores, at_once in itertools.product(range(1, 9), repeat=2):
-        places = share(list(range(cores)), at_once)
-        assert sum(map(len, places)) == len(frozenset().union(*places)) <= cores and len(places) == min(cores, at_once)
+    assert share([4, 5], 1) == [frozenset({4}), frozenset({5})] and share([0, 1, 2], 2) == [frozenset({0, 1})]
+    assert share([0, 1, 2, 3], 1, at_once=2) == [frozenset({0}), frozenset({1})]
+    for cores, each in itertools.product(range(1, 9), repeat=2):
+        places = share(list(range(cores)), each)
+        assert {len(place) for place in places} <= {each} and len(places) == cores // each
+        assert sum(map(len, places)) == len(frozenset().union(*places)) <= cores
 
 
 def test_the_last_record_is_found_however_long_it_is(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from reliability import tried
 from comad.cli import main
 from comad.errors import UserError
 from comad.reports.serve import serve
+from comad.runs.seal import seal_run
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def test_news_come_when_a_run_has_written_and_not_before(port: int, tmp_path: Pa
     unfinished = place(tmp_path / "runs", "owl", 0, [0.5, 0.5], greedily=0.25, actions="vectors")
     lines = (unfinished / "scores.jsonl").read_text().splitlines(keepends=True)
     (unfinished / "scores.jsonl").write_text("".join(lines[:2]))
+    seal_run(unfinished)
     (unfinished / "logs.jsonl").write_text(json.dumps({"task": 0, "update": 10}) + "\n")
     second, body = ask(port, "/data.json", If_None_Match=tag)
     assert second.status == 200 and second.headers["ETag"] != tag

@@ -14,6 +14,8 @@ from comad.errors import UserError
 from comad.methods import METHODS
 from comad.reports.results import from_scratch, gather, label_of, per_seed, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
+from comad.runs.folder import read_settings, write_settings
+from comad.runs.seal import seal_run
 from comad.runs.standing import look
 from comad.settings import settings
 from comad.streams import STREAMS
@@ -84,7 +86,9 @@ def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     place(tmp_path, "comad", 0, [1.0, 1.0])
     unfinished = place(tmp_path, "comad", 1, [1.0, 1.0]) / "scores.jsonl"
     unfinished.write_text("".join(unfinished.read_text().splitlines(keepends=True)[:-1]))
+    seal_run(unfinished.parent)
     (place(tmp_path, "comad", 2, [1.0, 1.0]) / "scores.jsonl").write_text("{broken\n")
+    seal_run(tmp_path / "lbf-expert/comad-seed2")
     (place(tmp_path, "comad", 3, [1.0, 1.0]) / "settings.json").write_text('{"identity": {}}')
     results, flaws = gather([tmp_path])
     assert len(results) == 1 and results[0].seeds == (0,)
@@ -92,7 +96,7 @@ def test_damaged_and_unfinished_runs_are_named_and_the_rest_is_counted(
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
     out = capsys.readouterr().out
-    assert "is not finished" in out and "line 1: damaged" in out and "comad-seed3 does not describe a training" in out
+    assert "is not finished" in out and "line 1: damaged" in out and "comad-seed3/settings.json has lost its seal" in out
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [
         "index.html",
         "seeds.csv",
@@ -110,7 +114,7 @@ def spoil(name: str, change: Any) -> Any:
         if name.endswith("jsonl"):
             (path / name).write_text("".join(json.dumps(change(json.loads(line))) + "\n" for line in text.splitlines()))
         else:
-            (path / name).write_text(json.dumps(change(json.loads(text))))
+            write_settings(path, change(read_settings(path)))
 
     return apply
 
@@ -127,7 +131,6 @@ DAMAGE = {
     "no seed": spoil("settings.json", lambda settings: {"identity": without("seed")(settings["identity"])}),
     "no method": spoil("settings.json", lambda settings: {"identity": without("method")(settings["identity"])}),
     "heads without scores": lambda path: (path / "heads.jsonl").write_text('{"when": "begin", "active": 0, "task": 0}\n'),
-    "cost that is no number": lambda path: (path / "cost.json").write_text('{"learning_seconds": NaN}'),
 }
 
 
@@ -136,6 +139,8 @@ def test_whatever_is_wrong_with_a_run_the_others_are_counted(damage: str, tmp_pa
     place(tmp_path, "comad", 0, [1.0, 1.0])
     broken = place(tmp_path, "owl", 0, [1.0, 1.0])
     DAMAGE[damage](broken)
+    if damage != "no scores":
+        seal_run(broken)  # as if it had been written so
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
     results, flaws = gather([tmp_path])
     assert [result.label for result in results] == ["comad"] and [flaw.path for flaw in flaws] == [broken]
@@ -194,9 +199,9 @@ def test_one_seed_in_two_folders_is_told_by_their_names(tmp_path: Path) -> None:
     for name in ("first", "second"):
         place(tmp_path, "comad", 0, [1.0, 1.0]).rename(tmp_path / name)
     assert [result.label for result in gather([tmp_path])[0]] == ["comad (first)", "comad (second)"]
-    (tmp_path / "second" / "settings.json").write_text(
-        (tmp_path / "second" / "settings.json").read_text().replace('"seed": 0', '"seed": 1')
-    )
+    settings = read_settings(tmp_path / "second")
+    write_settings(tmp_path / "second", {**settings, "identity": {**settings["identity"], "seed": 1}})
+    seal_run(tmp_path / "second")
     assert [(result.label, result.seeds) for result in gather([tmp_path])[0]] == [("comad", (0, 1))]
 
 

@@ -1,11 +1,13 @@
 """What reports read of runs, without disturbing them."""
 
+import json
 from pathlib import Path
 
 import pytest
 from counting import SETTINGS, put, train
 
 from comad.errors import UserError
+from comad.runs.folder import read_settings
 from comad.runs.record import find_runs, read_run
 from comad.runs.run import open_run
 
@@ -20,8 +22,16 @@ def test_reports_read_a_run_while_it_trains(tmp_path: Path) -> None:
     assert record.scores == [{"task": "Übung", "score": 0.5}] and record.logs == [{"text": "two\nlines\u2028"}] and record.heads == []
 
 
+def unseal(folder: Path) -> None:
+    """Makes a run one from before seals existed."""
+    settings = read_settings(folder)
+    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "seal.json").unlink()
+
+
 def test_a_torn_last_line_is_left_out_and_damage_elsewhere_is_named(tmp_path: Path) -> None:
     train(tmp_path)
+    unseal(tmp_path)
     path = tmp_path / "scores.jsonl"
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)

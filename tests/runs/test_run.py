@@ -1,6 +1,5 @@
 """One run at a time in a folder: who may open it, what is kept."""
 
-import json
 import os
 import shutil
 import signal
@@ -16,7 +15,8 @@ from counting import SETTINGS, content, put, train
 
 from comad import checkpoint
 from comad.errors import UserError
-from comad.runs.record import read_run
+from comad.runs.folder import read_settings
+from comad.runs.record import find_runs, read_run
 from comad.runs.run import Run, open_run
 
 
@@ -90,7 +90,7 @@ def test_everything_is_on_the_disk_before_it_counts(run: Run, monkeypatch: pytes
     assert events[:2] == ["sync .000000003.safetensors", "name 000000003.safetensors"]
     assert sorted(events[2:5]) == ["sync heads.jsonl", "sync logs.jsonl", "sync scores.jsonl"]
     assert events[5:8] == ["sync .000000003", "name 000000003.json", "sync checkpoints"]
-    assert events[8:] == ["delete 000000001.json", "delete 000000001.safetensors"]
+    assert events[8:] == ["delete 000000001.safetensors", "delete 000000001.json"]
 
 
 def positions(run: Run) -> list[int]:
@@ -114,13 +114,17 @@ def test_what_cannot_be_read_may_be_a_milestone_and_stays(run: Run) -> None:
     assert positions(run) == [1, 3, 4]
 
 
-def test_damaged_checkpoints_make_way_when_the_run_has_gone_back_behind_them(run: Run) -> None:
+def test_damaged_checkpoints_move_aside_when_the_run_goes_back_behind_them(run: Run) -> None:
     for position in (20, 33, 35):
         run.save(position, lambda path: path.write_bytes(b"arrays"), milestone=position == 20)
     for position in (33, 35):
         (run.folder / f"checkpoints/{position:09d}.safetensors").write_bytes(b"damage")
     found = run.resume()
-    assert found is not None and found.position == 20 and positions(run) == [20, 33, 35]
+    assert found is not None and found.position == 20 and positions(run) == [20]
+    assert run.aside is not None
+    assert sorted(path.name for path in (run.aside / "checkpoints").iterdir()) == [
+        f"{position:09d}.{ending}" for position in (33, 35) for ending in ("json", "safetensors")
+    ]
     run.save(30, lambda path: path.write_bytes(b"arrays"))
     assert positions(run) == [20, 30]
 
@@ -167,7 +171,7 @@ def test_records_that_came_without_checkpoints_are_not_cut(tmp_path: Path) -> No
     train(tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
     before = content(tmp_path)
-    with pytest.raises(UserError, match="keeps the records of a run without its checkpoints; remove it to start over"):
+    with pytest.raises(UserError, match=r"keeps the records of a run without its checkpoints; .* --fresh"):
         train(tmp_path)
     assert content(tmp_path) == before
     assert train(tmp_path, fresh=True) == (0, {})
@@ -197,29 +201,32 @@ def test_what_may_differ_is_recorded_for_every_sitting(tmp_path: Path) -> None:
     for version in ("1", "1", "2", "3"):
         with open_run(tmp_path, {**identity(tasks=("a", "b")), "libraries": {"jax": version}}):
             pass
-    settings = read_run_settings(tmp_path)
+    settings = read_settings(tmp_path)
     assert settings == {**identity(), "libraries": {"jax": "3"}, "earlier": [{"libraries": {"jax": "1"}}, {"libraries": {"jax": "2"}}]}
 
 
-def read_run_settings(folder: Path) -> Any:
-    return json.loads((folder / "settings.json").read_text())
-
-
-@pytest.mark.parametrize("settings", [{}, {"identity": 3}, {"identity": {}, "earlier": []}, {"identity": {"rate": float("nan")}}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"identity": 3}, {"identity": {}, "earlier": []}, {"identity": {}, "seal": ""}, {"identity": {"rate": float("nan")}}]
+)
 def test_settings_that_cannot_tell_runs_apart_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"identity|not JSON compliant"), open_run(tmp_path, settings):
         pass
     assert content(tmp_path) == {}
 
 
-def test_a_fresh_start_removes_the_run_and_nothing_else(tmp_path: Path) -> None:
+def test_a_fresh_start_moves_the_run_aside_and_nothing_else(tmp_path: Path) -> None:
     train(tmp_path)
+    before = content(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "checkpoints/mine.json").write_text("mine")
     with open_run(tmp_path, identity(), fresh=True) as run:
         assert run.resume() is None and run.skipped == {}
     kept = {"settings.json", "notes.txt", "checkpoints/mine.json", "logs.jsonl", "heads.jsonl", "scores.jsonl"}
-    assert content(tmp_path).keys() == kept and read_run(tmp_path).settings == identity() and read_run(tmp_path).scores == []
+    after = content(tmp_path)
+    assert {name for name in after if not name.startswith("set-aside")} == kept
+    assert read_run(tmp_path).settings == identity() and read_run(tmp_path).scores == []
+    assert {name.removeprefix("set-aside/001/"): data for name, data in after.items() if name.startswith("set-aside")} == before
+    assert find_runs(tmp_path) == [tmp_path], "what is aside is no run of its own"
 
 
 @pytest.mark.parametrize("fresh", [False, True])

@@ -25,6 +25,7 @@ from comad.methods.rehearsal import Rehearsal
 from comad.runs import checkpoints
 from comad.runs.record import read_run
 from comad.runs.run import open_run
+from comad.runs.seal import seal_run
 from comad.training import lessons as lessons_module
 from comad.training import loop
 from comad.training.lessons import Lesson, prepare
@@ -124,6 +125,7 @@ def test_scores_form_the_array_that_metrics_take(tmp_path: Path, lessons: tuple[
     points = [(line["task"], line["point"], line["update"]) for line in run.scores]
     assert points == [(task, point, update) for task in (0, 1) for point, update in enumerate((0, 8, 15, 23))]
     (tmp_path / "run" / "scores.jsonl").write_text("\n".join(json.dumps(line) for line in run.scores[:-1]) + "\n")
+    seal_run(tmp_path / "run")
     with pytest.raises(UserError, match="the evaluation 3 of task 1 is missing"):
         read_run(tmp_path / "run").score_array()
 
