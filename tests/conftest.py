@@ -1,8 +1,11 @@
 """Strict mode for every test: shapes are checked at run time, silent broadcasting is an error, NaN stops at its origin."""
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 # Tests compile much and compute little: without optimization, and with loops written the plain way, programs are there in half the time.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
@@ -13,13 +16,27 @@ install_import_hook("comad", "beartype.beartype").__enter__()  # before anything
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from hypothesis import HealthCheck, configuration, settings  # noqa: E402
+from hypothesis.internal.conjecture import providers  # noqa: E402
+from hypothesis.internal.constants_ast import Constants  # noqa: E402
 
-# Many tests compile the same programs: all processes of a test run share what they have compiled.
-os.environ.setdefault("COMAD_TEST_CACHE", tempfile.mkdtemp(prefix="comad-tests-"))
-jax.config.update("jax_compilation_cache_dir", os.environ["COMAD_TEST_CACHE"])
+# All processes of one run of the tests share what they have compiled, and nothing of it is left to the next run or to the user.
+if "COMAD_TEST_FOLDER" not in os.environ:
+    os.environ["COMAD_TEST_FOLDER"] = tempfile.mkdtemp(prefix="comad-tests-")
+    atexit.register(shutil.rmtree, os.environ["COMAD_TEST_FOLDER"], ignore_errors=True)
+FOLDER = Path(os.environ["COMAD_TEST_FOLDER"])
+os.environ["COMAD_CACHE"] = str(FOLDER)
+os.environ.pop("COMAD_DATA", None)  # datasets of the user are none of the tests'
+jax.config.update("jax_compilation_cache_dir", str(FOLDER / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_nans", True)
+
+# One run of the tests tries what every other tries, however fast its machine: a property that fails, fails everywhere.
+configuration.set_hypothesis_home_dir(FOLDER / "hypothesis")
+settings.register_profile("same", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
+setattr(providers, "_get_local_constants", Constants)  # noqa: B010  # else numbers of whatever module is imported are drawn too
 
 from reliability import pytest_configure, pytest_runtest_setup  # noqa: E402, F401
 

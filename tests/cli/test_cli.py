@@ -1,9 +1,11 @@
 """The command line as a person meets it: what it prints, which files it leaves, how it refuses."""
 
+import io
 import json
+import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,12 +170,14 @@ def test_help_of_a_verb_explains_its_options(verb: str, capsys: pytest.CaptureFi
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    process = subprocess.Popen([sys.executable, "-m", "comad", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout and process.stderr
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == b""
-    assert process.wait() in (1, 141)  # 1 is what rich says of it
+    reader, writer = os.pipe()
+    os.close(reader)  # before there is anything to be read
+    try:
+        done = subprocess.run([sys.executable, "-m", "comad", "list"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode in (1, 141)  # 1 is what rich says of it
 
 
 def test_list_shows_all_worlds_and_streams(capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,23 +326,40 @@ def test_progress_is_a_bar_for_people(capsys: pytest.CaptureFixture[str], monkey
     assert out == "" and "counting" in err
 
 
+class Log(io.StringIO):
+    """A log to which another thread writes, and in which lines can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Condition()
+
+    def write(self, text: str) -> int:
+        with self.written:
+            self.written.notify_all()
+            return super().write(text)
+
+    def wait_for(self, *parts: str) -> None:
+        """Waits until lines hold these parts, each as often as it is named."""
+        with self.written:
+            assert self.written.wait_for(lambda: all(self.getvalue().count(part) >= parts.count(part) for part in parts), timeout=600)
+
+
 def test_progress_is_a_line_now_and_then_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
     list(followed(range(3), "counting"))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 0.01)
+    monkeypatch.setattr(sys, "stderr", log := Log())
     with progress() as bar:
         task = bar.add_task("counting", total=4)
         bar.advance(task)
-        time.sleep(0.2)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) > 1 and set(lines) == {"counting: 25 %"}
+        log.wait_for("25 %", "25 %")
+    assert set(log.getvalue().splitlines()) <= {"counting: 0 %", "counting: 25 %"}
 
 
 def test_what_is_followed_says_in_a_log_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 0.02)
+    monkeypatch.setattr("comad.cli.terminal.PLAIN_SECONDS", 0.01)
+    monkeypatch.setattr(sys, "stderr", log := Log())
     for thing in followed(range(4), "drawing"):
         if thing == 3:
-            time.sleep(0.2)
-    assert "drawing: 75 %" in capsys.readouterr().err
+            log.wait_for("drawing: 75 %")

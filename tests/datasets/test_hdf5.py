@@ -258,7 +258,7 @@ def test_files_are_not_replaced_by_their_own_import(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [source]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
 def test_a_damaged_file_is_refused_or_says_the_same(place: float, flip: int, tmp_path: Path) -> None:
     fields = starcraft_fields()

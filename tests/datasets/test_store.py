@@ -85,7 +85,7 @@ def test_a_flipped_byte_is_named_by_array(copy: Path) -> None:
 
 
 @pytest.mark.promise("damage")
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(which=st.integers(0, 99), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_no_changed_byte_anywhere_goes_unnoticed(pristine: Dataset, tmp_path: Path, which: int, place: float, bit: int) -> None:
     tried()

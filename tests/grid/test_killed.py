@@ -1,10 +1,12 @@
 """A grid whose whole tree of processes is killed: started again, it makes what is missing, and the end is the same."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ from comad.datasets import library
 from comad.files import sha256
 from comad.runs.standing import look
 
-OPTIONS = "--streams lbf --qualities random --methods ft owl --seeds 0 --updates 150 --evaluations 3 --episodes 4 --batch 4 --at-once 1"
+UPDATES = 300
+OPTIONS = (
+    f"--streams lbf --qualities random --methods ft owl --seeds 0 --updates {UPDATES} --evaluations 3 --episodes 4 --batch 4 --at-once 1"
+)
 RUNS = ("ft-seed0", "owl-seed0")
 
 
@@ -36,12 +41,19 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: sha256(path) for path in sorted(folder.glob("*.jsonl"))}
 
 
+def finished(run: Path) -> bool:
+    standing = look(run)
+    return standing is not None and standing.finished
+
+
 def kill_tree(process: int) -> None:
-    """Kill a process before those that it started, so that it can do nothing about them."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    os.kill(process, signal.SIGKILL)
-    for child in children:
-        kill_tree(int(child))
+    """Kill a process before those that it started, so that it can neither do anything about them nor start another."""
+    with suppress(ProcessLookupError, FileNotFoundError):  # it may have ended by itself
+        os.kill(process, signal.SIGSTOP)
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        os.kill(process, signal.SIGKILL)
+        for child in children:
+            kill_tree(int(child))
 
 
 @pytest.mark.slow
@@ -51,17 +63,18 @@ def test_no_finished_run_is_made_again_and_the_table_is_the_same(tmp_path: Path)
         record(library.place(task.env, "random", tmp_path / "data"), envs.make(task.env))
     whole = table(start(tmp_path, "whole"))
 
-    killed = start(tmp_path, "killed")
-    first, second = (tmp_path / "killed" / "lbf-random" / name for name in RUNS)
-    while not ((standing := look(second)) and standing.done > 150):
-        assert killed.poll() is None
-        time.sleep(0.2)
-    kill_tree(killed.pid)
-    killed.communicate()
-    assert killed.returncode == -9 and standing is not None and not standing.finished
+    for out in (f"killed{number}" for number in itertools.count()):
+        first, second = (tmp_path / out / "lbf-random" / name for name in RUNS)
+        killed = start(tmp_path, out)
+        while killed.poll() is None and not ((standing := look(second)) and standing.done > UPDATES):
+            time.sleep(0.05)
+        kill_tree(killed.pid)
+        killed.communicate()
+        if killed.returncode == -signal.SIGKILL and not finished(second):
+            break  # else it was quicker than the look at it: once more
     before = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.name != "lock"}
 
-    assert table(start(tmp_path, "killed")) == whole
+    assert table(start(tmp_path, out)) == whole
     assert {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.name != "lock"} == before
     for name in RUNS:
-        assert contents(tmp_path / "killed" / "lbf-random" / name) == contents(tmp_path / "whole" / "lbf-random" / name)
+        assert contents(tmp_path / out / "lbf-random" / name) == contents(tmp_path / "whole" / "lbf-random" / name)

@@ -6,7 +6,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -86,14 +85,12 @@ def test_attacks_for_some_time(name: str) -> None:
     tried(json.loads(done.stdout.splitlines()[-1])[name])
 
 
-def measured(read: Callable[[], object], seconds: float = 5.0) -> float:
+def measured(read: Callable[[], object]) -> float:
     """Let something be refused; the most memory it took meanwhile, in bytes."""
     tracemalloc.start()
-    began = time.monotonic()
     try:
         with pytest.raises(UserError):
             read()
-        assert time.monotonic() - began < seconds
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -29,7 +29,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", port, timeout=600)
     connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     body = answer.read()
