@@ -33,6 +33,7 @@ def main(folder: Path, behavior: str) -> int:
                 save_next(run)
                 return wait_to_be_ended()
             run.append("scores", {"task": task, "point": 1, "sampled": {"score": [0.5, 1.0]}})
+        save_next(run)
     return 0
 
 
