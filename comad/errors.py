@@ -3,12 +3,21 @@
 import difflib
 from collections.abc import Iterable
 
-MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What a file makes its reader raise when it is of another form than the reader believes; readers of strangers' files catch these."""
-
 
 class UserError(Exception):
     """Wrong input. The command line prints the message as one line and exits with code 2."""
+
+
+class OutOfRangeError(UserError):
+    """A setting outside its range. It knows its name, so that whoever reads it from somewhere can say how it is called there."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} {why}")
+        self.name, self.why = name, why
+
+
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, OutOfRangeError)
+"""What a file makes its reader raise when it is of another form than the reader believes; readers of strangers' files catch these."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 LARGEST = 10**15
 """No setting and no statistic is larger; a file that says so says it by mistake or to do harm."""
@@ -41,6 +41,8 @@ def from_settings(kind: Any, values: dict[str, Any]) -> Any:
 
 def _fits(value: Any, wanted: Any) -> bool:
     """Whether a value is what a field is declared to be, as far as plain numbers, texts and choices go."""
+    if get_origin(wanted) is Annotated:  # its range was checked when the dataclass was made
+        return _fits(value, get_args(wanted)[0])
     if get_origin(wanted) is Literal:
         return any(type(value) is type(choice) and value == choice for choice in get_args(wanted))
     if get_origin(wanted) in (Union, UnionType):

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from comad import pieces
 from comad.errors import UserError
 from comad.pieces import piece_by_piece
+from comad.ranges import Nats, Updates, ranged
 from comad.repeats import spread
 
 PRNGKey = Key[Array, ""]
@@ -323,14 +324,15 @@ class Task:
 
 
 @dataclass(frozen=True)
+@ranged
 class Stream:
     """Tasks in the order in which they are learned, with what the paper fixes per stream."""
 
     name: str
     tasks: tuple[Task, ...]
-    updates: int
+    updates: Updates
     """Gradient updates per task in the paper's protocol."""
-    threshold: float
+    threshold: Nats
     """d0: the density score above which an old head is used again."""
     metric: Metric
     """Which outcome of an episode is the score in [0, 1]."""

@@ -77,6 +77,11 @@ PROMISES = {
         "No file makes a reader do anything but read it or refuse it in one sentence",
         "hypothesis on every reader, a coverage-guided fuzzer for a minute each",
     ),
+    "option-ranges": Promise(
+        "No number that can be set is outside its range: it is refused in one sentence, and nothing is left behind",
+        "every numeric option of every verb and method, found by walking the package: below, above, NaN, infinite, 20 digits, text, empty; "
+        "on the command line, in grids, in programs and in foreign settings",
+    ),
     "memory": Promise("No reader takes more memory than the file can hold", "files that claim up to 10^15 numbers, measured"),
     "paths": Promise("No file leads a reader out of its folder", "names with .., absolute names, links of every kind, in every reader"),
     "no-code": Promise(

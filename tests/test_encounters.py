@@ -99,4 +99,4 @@ def test_what_proves_nothing_is_refused(folders: tuple[Path, Path], tmp_path: Pa
     with pytest.raises(UserError, match="habit has no heads that recognize anything: its method is habit"):
         next(meet(tmp_path / "habit", other, 1))
     assert main(["heads", str(data / "run"), "--held-out", str(other), "--samples", "0"]) == 2
-    assert "--samples must be 1 or more, not 0" in capsys.readouterr().err
+    assert "--samples must be a whole number x with 1 <= x <= 1000000, not 0" in capsys.readouterr().err

@@ -10,15 +10,16 @@ from comad.policy import Policy
 
 PACKAGE = Path(__file__).parent.parent / "comad"
 
-EVERYONE = {"errors", "settings", "types", "tokens", "files", "checkpoint"}
+EVERYONE = {"errors", "ranges", "settings", "types", "tokens", "files", "checkpoint"}
 """The nouns, and how they get to disk: all stages may use them."""
 ALLOWED = {
     "errors": set(),
     "failpoints": set(),
+    "ranges": {"errors"},
     "settings": set(),
     "pieces": set(),
     "repeats": set(),
-    "types": {"errors", "pieces", "repeats"},
+    "types": {"errors", "pieces", "ranges", "repeats"},
     "tokens": {"errors", "types"},
     "files": {"errors", "failpoints"},
     "checkpoint": {"errors", "files"},
@@ -41,7 +42,7 @@ ALLOWED = {
     "portrait": EVERYONE | {"envs", "methods", "evaluation", "runs", "policy", "training"},
     "encounters": EVERYONE | {"methods", "runs", "policy", "portrait", "training"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
-    "grid": {"errors", "files", "runs", "failpoints"},
+    "grid": {"errors", "files", "ranges", "runs", "failpoints"},
     "reports": {"errors", "files", "metrics", "theory", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},

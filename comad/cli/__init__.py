@@ -18,6 +18,7 @@ from comad.cli.evaluate import Evaluate
 from comad.cli.experts import Experts
 from comad.cli.growth import ShowHeads
 from comad.cli.listing import List
+from comad.cli.options import OPTIONS, as_option
 from comad.cli.play import Play
 from comad.cli.portrait import Portrait
 from comad.cli.report import Report
@@ -25,7 +26,7 @@ from comad.cli.terminal import harmless
 from comad.cli.train import Train
 from comad.cli.verify import Verify
 from comad.cli.watch import Watch
-from comad.errors import UserError
+from comad.errors import OutOfRangeError, UserError
 from comad.memory import keep_memory
 
 
@@ -91,10 +92,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def parse(arguments: list[str]) -> Verb:
     """The verb with its options; exits with an explanation if there is no such verb or option."""
-    return tyro.extras.subcommand_cli_from_dict(
-        VERBS,
-        prog="comad",
-        description=DESCRIPTION,
-        args=arguments,
-        config=SPELLING,
-    )
+    try:
+        return tyro.extras.subcommand_cli_from_dict(
+            VERBS,
+            prog="comad",
+            description=DESCRIPTION,
+            args=arguments,
+            config=SPELLING,
+            registry=OPTIONS,
+        )
+    except OutOfRangeError as error:
+        raise as_option(error) from error

@@ -13,30 +13,29 @@ import tyro
 
 from comad.bench import envs, scaling, step
 from comad.cli.grid import RunGrid
-from comad.cli.terminal import check_positive, followed, progress, show_json, show_lines, show_table
+from comad.cli.terminal import followed, progress, show_json, show_lines, show_table
 from comad.errors import UserError
+from comad.ranges import Count, CountOrZero, Duration, Size, SizeOrZero, ranged
 
 
 @dataclass(frozen=True)
+@ranged
 class Envs:
     """How many steps a second the worlds take, beside the same worlds in plain Python."""
 
-    num_envs: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = envs.NUM_ENVS
+    num_envs: Annotated[tuple[Count, ...], tyro.conf.arg(metavar="N ...")] = envs.NUM_ENVS
     """Episodes played at once, one measurement each."""
     worlds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = envs.WORLDS
     """Worlds to measure."""
-    seconds: float = 1.0
+    seconds: Duration = 1.0
     """How long each measurement takes, compiling not counted."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self) -> None:
         """Measure, and print one row per measurement."""
-        for count in self.num_envs:
-            check_positive("--num-envs", count)
         if not (self.num_envs and self.worlds):
             raise UserError("nothing to measure: --num-envs and --worlds each need at least one value")
-        check_seconds(self.seconds)
         rows = envs.measure(self.worlds, self.num_envs, self.seconds, track=show_progress)
         notes = envs.notes(self.worlds)
         if self.json:
@@ -48,6 +47,7 @@ class Envs:
 
 
 @dataclass(frozen=True)
+@ranged
 class Step:
     """What a gradient update costs, beside the matrix peak of the same cores and an eager PyTorch version (extra 'bench')."""
 
@@ -55,9 +55,9 @@ class Step:
     """Methods to measure."""
     shapes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = step.SHAPES
     """Shapes to measure."""
-    cores: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = (1, 2)
+    cores: Annotated[tuple[Size, ...], tyro.conf.arg(metavar="N ...")] = (1, 2)
     """On how many cores; one measurement each, in a process of its own."""
-    seconds: float = 5.0
+    seconds: Duration = 5.0
     """How long each measurement takes at least, compiling not counted."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
@@ -66,7 +66,6 @@ class Step:
 
     def run(self) -> None:
         """Measure, and print one row per shape, stage and number of cores."""
-        check_seconds(self.seconds)
         if not (self.methods and self.shapes and self.cores):
             raise UserError("nothing to measure: --methods, --shapes and --cores each need at least one value")
         found = self.measure_here() if len(self.cores) == 1 else self.measure_apart()
@@ -135,18 +134,19 @@ class Step:
 
 
 @dataclass(frozen=True)
+@ranged
 class Tasks:
     """What an update and an evaluation of COMAD cost on streams of ever more tasks, each with a head of its own."""
 
-    sizes: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = scaling.SIZES
+    sizes: Annotated[tuple[Size, ...], tyro.conf.arg(metavar="N ...")] = scaling.SIZES
     """Tasks of the stream, one measurement each."""
-    guides: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = (0, 4)
+    guides: Annotated[tuple[SizeOrZero, ...], tyro.conf.arg(metavar="N ...")] = (0, 4)
     """Heads that stage 2 hears at most, one measurement each; 0 hears all."""
     worlds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = scaling.WORLDS
     """Worlds of the tasks, again and again in other orders; there must be expert data of them."""
-    seconds: float = 2.0
+    seconds: Duration = 2.0
     """How long each measurement takes at least, compiling not counted."""
-    episodes: int = 8
+    episodes: CountOrZero = 8
     """Episodes per task and evaluation; 0 leaves evaluations out."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
@@ -157,9 +157,6 @@ class Tasks:
 
     def run(self) -> None:
         """Measure, and print one row per number of tasks and of heads heard."""
-        check_seconds(self.seconds)
-        for size in self.sizes:
-            check_positive("--sizes", size)
         if not (self.sizes and self.guides and self.worlds):
             raise UserError("nothing to measure: --sizes, --guides and --worlds each need at least one value")
         rows: list[scaling.Row] = []
@@ -191,12 +188,6 @@ class Bench:
     def run(self) -> None:
         """Measure and print."""
         self.verb.run()
-
-
-def check_seconds(seconds: float) -> None:
-    """Refuse a time in which nothing can be measured."""
-    if not 0 < seconds < float("inf"):
-        raise UserError(f"--seconds must be more than 0, not {seconds}")
 
 
 def describe_step(row: dict[str, Any]) -> tuple[str, ...]:

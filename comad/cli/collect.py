@@ -11,7 +11,7 @@ from comad import envs
 from comad.cli.data import show_datasets
 from comad.cli.tasks import choose
 from comad.cli.teams import stand_in
-from comad.cli.terminal import check_positive, check_seed, progress, show_lines
+from comad.cli.terminal import progress, show_lines
 from comad.datasets import library as datasets
 from comad.datasets.collect import collect
 from comad.datasets.store import Dataset, check, open_dataset
@@ -21,6 +21,7 @@ from comad.errors import UserError
 from comad.experts import library as experts
 from comad.experts.library import QUALITIES, Card, Quality
 from comad.files import sweep
+from comad.ranges import Count, Seed, ranged
 from comad.types import Task
 
 EPISODES, LONG_EPISODES = 2000, 200
@@ -28,6 +29,7 @@ EPISODES, LONG_EPISODES = 2000, 200
 
 
 @dataclass(frozen=True)
+@ranged
 class Collect:
     """Record a dataset for every task of the streams; those already there are checked and kept."""
 
@@ -37,9 +39,9 @@ class Collect:
     """Tasks or worlds of your own, instead of streams."""
     quality: tuple[Quality, ...] = QUALITIES
     """How good the recorded teams are."""
-    episodes: int | None = None
+    episodes: Count | None = None
     """Episodes per dataset; by default 2000 as in the paper, or 200 where actions are vectors and an episode has a thousand steps."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides where the episodes start and what happens in them."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets go; by default $COMAD_DATA, or data here."""
@@ -48,9 +50,6 @@ class Collect:
 
     def run(self) -> None:
         """Collect what is missing, then show all."""
-        check_seed(self.seed)
-        if self.episodes is not None:
-            check_positive("--episodes", self.episodes)
         # All players first: whoever lacks one should not hear of it after an hour.
         wanted = [(task, quality, env := envs.make(task.env), self.player(env, quality)) for task, quality in self.wanted()]
         show_lines([line for _, _, env, (_, card) in wanted for line in stand_in(env, card)])

@@ -13,11 +13,12 @@ import tyro
 from comad import envs
 from comad.cli.tasks import choose
 from comad.cli.teams import Source, find_teams
-from comad.cli.terminal import check_positive, check_seed, progress, show_json, show_lines, show_table
+from comad.cli.terminal import progress, show_json, show_lines, show_table
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import episode_keys, rollout
 from comad.evaluation import score
 from comad.experts.library import Quality
+from comad.ranges import Count, Seed, ranged
 from comad.types import Metric, Stream, Task
 
 EPISODES_AT_ONCE = 1024
@@ -25,6 +26,7 @@ EPISODES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
+@ranged
 class Evaluate:
     """Play every task of a stream and show the scores."""
 
@@ -40,17 +42,15 @@ class Evaluate:
     """Let a run's team take its likeliest skills and actions instead of drawing them."""
     tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Tasks or worlds in an order of your own, instead of the stream's, such as: cn-3 cn-5 lbf-bottom."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides where the episodes start and what happens in them."""
-    episodes: int = 32
+    episodes: Count = 32
     """Episodes per task."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self) -> None:
         """Play, and print one row per task."""
-        check_seed(self.seed)
-        check_positive("--episodes", self.episodes)
         teams = find_teams(self.trained, self.random, self.quality, self.greedy)
         stream = choose(self.stream, self.tasks) if self.stream or self.tasks is not None or not teams.trained else teams.trained.stream
         worlds = [envs.make(task.env) for task in stream.tasks]

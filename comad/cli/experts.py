@@ -12,18 +12,20 @@ import tyro
 from comad import envs
 from comad.cli.curves import Curves
 from comad.cli.tasks import choose
-from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
+from comad.cli.terminal import progress, show_lines, show_table
 from comad.envs.base import Env, HostEnv
 from comad.errors import UserError
 from comad.experts import library, training
 from comad.experts.library import Card
 from comad.experts.recipes import Recipe, recipe
 from comad.machine import use_cores
+from comad.ranges import Seed, Size, Steps, ranged
 from comad.settings import settings
 from comad.types import Spec, Task
 
 
 @dataclass(frozen=True)
+@ranged
 class Train:
     """Train an expert and a medium team for every task of a stream; started again, it goes on from where it was."""
 
@@ -31,28 +33,25 @@ class Train:
     """A stream; 'comad list' shows them."""
     tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", aliases=("--task",))] = None
     """Only these tasks, or worlds of your own."""
-    steps: int | None = None
+    steps: Steps | None = None
     """Environment steps per task, instead of the recipe's."""
     trainer: Literal["qmix", "sac", "hatd3"] | None = None
     """How to learn, instead of the recipe's: qmix where actions are numbered, sac or hatd3 where they are vectors."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides everything that chance has a part in."""
     folder: Path = Path("out/experts")
     """Where trainings keep their state, curve and teams."""
     weights: Path = Path("out/experts/weights")
     """Where the chosen teams go; 'comad collect --weights' plays them."""
 
-    cores: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    cores: Annotated[Size | None, tyro.conf.arg(metavar="N")] = None
     """Processor cores to use, by default all that this process may use; the same number gives the same bytes."""
     accept_other_machine: bool = False
     """Go on with a training that was begun on another processor, number of cores, jaxlib or XLA flags."""
 
     def run(self) -> None:
         """Train task by task, then show the teams that were chosen."""
-        check_seed(self.seed)
         use_cores(self.cores)
-        if self.steps is not None:
-            check_positive("--steps", self.steps)
         cards = [card for task in choose(self.stream, self.tasks).tasks for card in self.train(task)]
         show_cards("Trained", cards)
 

@@ -14,15 +14,17 @@ from rich.table import Table
 
 from comad import envs, tracking
 from comad.cli.commands import SPELLING, changed
+from comad.cli.options import OPTIONS, as_option
 from comad.cli.tasks import find_stream
-from comad.cli.terminal import check_positive, check_seed, show_lines, show_table
-from comad.errors import UserError
+from comad.cli.terminal import show_lines, show_table
+from comad.errors import OutOfRangeError, UserError
 from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
 from comad.grid.remote import Needs, run_on_ray
 from comad.machine import available_cores
 from comad.methods import find
 from comad.methods.base import settled
+from comad.ranges import Count, Seed, Size, Units, Updates, ranged
 from comad.runs.folder import differences, read_settings
 from comad.runs.standing import Standing, look
 from comad.settings import identifying, settings
@@ -36,6 +38,7 @@ REFRESH, PLAIN_SECONDS = 2.0, 30.0
 
 
 @dataclass(frozen=True)
+@ranged
 class RunGrid:
     """Train methods on streams with several seeds, each run a process of its own; finished runs are kept, unfinished ones go on."""
 
@@ -49,31 +52,31 @@ class RunGrid:
     """Recordings to learn from; by default expert."""
     methods: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Methods; by default comad."""
-    seeds: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="N ...")] = None
+    seeds: Annotated[tuple[Seed, ...] | None, tyro.conf.arg(metavar="N ...")] = None
     """Seeds; by default the profile's."""
-    updates: int | None = None
+    updates: Updates | None = None
     """Gradient updates per task; by default the profile's."""
-    evaluations: int | None = None
+    evaluations: Count | None = None
     """Evaluations per task, besides the one before its first update."""
-    episodes: int | None = None
+    episodes: Count | None = None
     """Episodes per task and evaluation."""
-    batch: int | None = None
+    batch: Count | None = None
     """Episodes per update, on average."""
     out: Path = Path("runs")
     """Where runs lie; what they say goes into its folder 'logs'."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
-    at_once: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    at_once: Annotated[Size | None, tyro.conf.arg(metavar="N")] = None
     """Runs at once on this machine; by default as many as there are cores for."""
-    cores: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    cores: Annotated[Size, tyro.conf.arg(metavar="N")] = 1
     """Processor cores of every run, as 'comad train --cores' has them; the same number gives the same bytes."""
     accept_other_machine: bool = False
     """Go on with runs that were begun on another processor, number of cores, jaxlib or XLA flags; the report then marks them."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """A Ray cluster that makes the runs instead, such as auto or ray://host:10001."""
-    cpus: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
+    cpus: Annotated[Units | None, tyro.conf.arg(metavar="N")] = None
     """Processors that a run reserves on the cluster; by default as many as --cores."""
-    gpus: float = 0.0
+    gpus: Units = 0.0
     """Accelerators that a run takes of the cluster."""
     track: tuple[tracking.Name, ...] = ()
     """Show the journals of runs in TensorBoard or Weights & Biases too."""
@@ -99,12 +102,7 @@ class RunGrid:
         profile, given = read_grid(self.file) if self.file else ("lite", {})
         names = ("streams", "qualities", "methods", "seeds", "updates", "evaluations", "episodes", "batch")
         given |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        for name in ("updates", "evaluations", "episodes", "batch"):
-            if name in given:
-                check_positive(f"--{name}", given[name])
         grid = with_profile(self.profile or profile, given)
-        for seed in grid.seeds:
-            check_seed(seed)
         for stream in grid.streams:
             find_stream(stream)
         for method in (*grid.methods, *(variant.method for variant in grid.variants)):
@@ -116,7 +114,11 @@ class RunGrid:
     def options(self, variant: Variant) -> list[str]:
         """A variant's settings as words, checked as the run itself would check them, but before any begins."""
         words = changed(variant.method, dict(variant.options))
-        tyro.cli(find(variant.method), prog=f"{self.file}: {variant.label}", args=words, config=SPELLING)
+        called = f"{self.file}: {variant.label}"
+        try:
+            tyro.cli(find(variant.method), prog=called, args=words, config=SPELLING, registry=OPTIONS)
+        except OutOfRangeError as error:
+            raise UserError(f"{called}: {as_option(error)}") from error
         return words
 
     def make(self, grid: Grid, cells: Sequence[Cell]) -> Iterator[Event]:
@@ -124,7 +126,6 @@ class RunGrid:
         out, data = self.out.resolve(), self.data.resolve() if self.data else None
         track = ["--track", *self.track] if self.track else []
         machine = ["--cores", str(self.cores), *(["--accept-other-machine"] if self.accept_other_machine else [])]
-        check_positive("--cores", self.cores)
 
         def command(cell: Cell) -> list[str]:
             words = (*grid.arguments(cell, out, data), *self.options(cell.variant))
@@ -137,8 +138,6 @@ class RunGrid:
             needs = Needs(float(self.cores) if self.cpus is None else self.cpus, self.gpus)
             return run_on_ray(cells, command, log, self.ray, needs, self.cores)
         cores = available_cores()
-        if self.at_once is not None:
-            check_positive("--at-once", self.at_once)
         if self.cores * (self.at_once or 1) > len(cores):
             raise UserError(
                 f"{self.at_once or 1} runs at once on {self.cores} cores each do not fit on the {len(cores)} that this process may use; "

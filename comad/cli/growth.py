@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from comad.cli.terminal import check_positive, progress, show_json, show_lines, show_table
+from comad.cli.terminal import progress, show_json, show_lines, show_table
 from comad.errors import UserError
+from comad.ranges import Count, ranged
 from comad.runs.record import RunRecord, read_run
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+@ranged
 class ShowHeads:
     """Show which head every task opened or used again, and why."""
 
@@ -23,7 +25,7 @@ class ShowHeads:
     """The folder of a run."""
     held_out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Other recordings of its tasks ('comad collect STREAM --seed 1 --data FOLDER'): show which heads they would be given."""
-    samples: int = 20
+    samples: Count = 20
     """Samples of each task's other recordings."""
     json: bool = False
     """Print JSON instead of tables."""
@@ -45,7 +47,6 @@ class ShowHeads:
         # Only here, because it loads JAX, which takes seconds, and growth is shown without.
         from comad.encounters import count, meet
 
-        check_positive("--samples", self.samples)
         with progress() as bar:
             meeting = bar.add_task("meeting other recordings", total=count(record))
             met = []

@@ -8,14 +8,16 @@ import tyro
 
 from comad import envs
 from comad.cli.tasks import choose
-from comad.cli.terminal import check_positive, progress, show_lines
+from comad.cli.terminal import progress, show_lines
 from comad.datasets import library
 from comad.datasets.mix import mix
 from comad.datasets.store import open_dataset, refuse_damaged
 from comad.errors import UserError
+from comad.ranges import Count, ranged
 
 
 @dataclass(frozen=True)
+@ranged
 class Mix:
     """Shuffle recordings of several qualities into one dataset per task, half of the episodes from each of two."""
 
@@ -27,14 +29,13 @@ class Mix:
     """The qualities to mix, in equal parts."""
     quality: str = "mixed"
     """What to call the mixture."""
-    episodes: int = 2000
+    episodes: Count = 2000
     """Episodes per dataset."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
 
     def run(self) -> None:
         """Mix task by task, then say what came out."""
-        check_positive("--episodes", self.episodes)
         if len(set(self.of)) < 2 or self.quality in self.of:
             raise UserError(
                 f"--of {' '.join(self.of)} --quality {self.quality}: give two qualities or more, and another name for the mixture"

@@ -9,13 +9,15 @@ import tyro
 from comad import envs
 from comad.cli.tasks import find_task
 from comad.cli.teams import Source, find_teams, is_run
-from comad.cli.terminal import check_seed, followed, progress, show_lines
+from comad.cli.terminal import followed, progress, show_lines
 from comad.envs.episodes import Episode, watch
 from comad.envs.pictures import check_gif_path, paint, save_gif
 from comad.experts.library import Quality
+from comad.ranges import Seed, ranged
 
 
 @dataclass(frozen=True)
+@ranged
 class Play:
     """Record one episode as a GIF."""
 
@@ -31,12 +33,11 @@ class Play:
     """What a run's team is to play; by default the newest task it learned."""
     greedy: bool = False
     """Let a run's team take its likeliest skills and actions instead of drawing them."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides where the episode starts and what happens in it."""
 
     def run(self) -> None:
         """Play, paint, and tell how it went."""
-        check_seed(self.seed)
         check_gif_path(self.out)
         run = Path(self.what) if is_run(self.what) else None
         teams = find_teams(run, self.random, self.quality, self.greedy)

@@ -1,4 +1,4 @@
-"""What all verbs share when they speak to a person: tables and JSON on stdout, progress on stderr, checks of numbers."""
+"""What all verbs share when they speak to a person: tables and JSON on stdout, progress on stderr."""
 
 import json
 import re
@@ -12,11 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from comad.errors import UserError
-
 Thing = TypeVar("Thing")
-LARGEST_SEED = 2**32 - 1
-"""Seeds beyond this would be cut off without a word, and then two of them would mean the same."""
 PLAIN_SECONDS = 10.0
 """Time between two lines of progress where no bar can be drawn."""
 PLAIN_WIDTH = 120
@@ -96,20 +92,6 @@ def _plain_lines(bar: Progress, wanted: bool) -> Iterator[None]:
         done.set()
         if wanted:
             speaker.join()
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that no generator takes."""
-    if seed < 0:
-        raise UserError(f"--seed must be 0 or more, not {seed}")
-    if seed > LARGEST_SEED:
-        raise UserError(f"--seed must be at most {LARGEST_SEED}, not {seed}")
-
-
-def check_positive(option: str, number: int) -> None:
-    """Refuse a count that counts nothing."""
-    if number < 1:
-        raise UserError(f"{option} must be 1 or more, not {number}")
 
 
 _SPELLED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}

@@ -18,13 +18,14 @@ from comad.cli.commands import departures
 from comad.cli.growth import show_growth
 from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
-from comad.cli.terminal import check_positive, check_seed, progress, show_lines, show_table
+from comad.cli.terminal import progress, show_lines, show_table
 from comad.errors import UserError
 from comad.grid.local import STARTED_BY
 from comad.machine import use_cores
 from comad.methods import METHODS
 from comad.methods.base import settled
 from comad.metrics import backward_transfer, performance
+from comad.ranges import Count, Seconds, Seed, Size, Updates, ranged
 from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
 from comad.runs.folder import read_settings
 from comad.runs.record import MODES, Mode, RunRecord, read_run, usual_mode
@@ -41,6 +42,7 @@ PARENT = int(os.environ.get(STARTED_BY, os.getppid()))
 
 
 @dataclass(frozen=True)
+@ranged
 class Training(Generic[Settings]):
     """Options that all methods share, and those of one."""
 
@@ -52,15 +54,15 @@ class Training(Generic[Settings]):
     """Tasks or worlds in an order of your own, instead of the stream's."""
     quality: str = "expert"
     """Which recordings to learn from: expert, medium, or the name under which yours are kept."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides everything that chance has a part in."""
-    updates: int | None = None
+    updates: Updates | None = None
     """Gradient updates per task; by default the stream's, as in the paper."""
-    evaluations: int | None = None
+    evaluations: Count | None = None
     """Evaluations per task, besides the one before its first update; by default 20, or 5 where actions are vectors."""
-    episodes: int = 32
+    episodes: Count = 32
     """Episodes per task and evaluation."""
-    batch: int | None = None
+    batch: Count | None = None
     """Episodes per update, on average, by default 32; where actions are vectors, steps, by default 128."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""
@@ -68,11 +70,11 @@ class Training(Generic[Settings]):
     """The run's own folder; by default runs/STREAM-QUALITY/METHOD-seedN."""
     fresh: bool = False
     """Move the run that is in the folder to its folder set-aside and start over."""
-    cores: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    cores: Annotated[Size | None, tyro.conf.arg(metavar="N")] = None
     """Processor cores to use, by default all that this process may use; the same number gives the same bytes."""
     accept_other_machine: bool = False
     """Go on with a run that was begun on another processor, number of cores, jaxlib or XLA flags; the report then marks it."""
-    wait: float = 0.0
+    wait: Seconds = 0.0
     """Seconds to wait if another process still works on the run."""
     with_parent: bool = False
     """Save and stop when the process that started this one has ended."""
@@ -82,14 +84,9 @@ class Training(Generic[Settings]):
     def run(self) -> None:
         """Train to the end, or until asked to stop, then show what was reached."""
         tracking.check(self.track)
-        check_seed(self.seed)
         use_cores(self.cores)
-        for option, number in (("--evaluations", self.evaluations), ("--episodes", self.episodes), ("--batch", self.batch)):
-            if number is not None:
-                check_positive(option, number)
         stream = choose(self.stream, self.tasks)
         updates = stream.updates if self.updates is None else self.updates
-        check_positive("--updates", updates)
         specs = tuple(envs.find(task.env).spec for task in stream.tasks)
         check_alike(specs)
         budget = Budget.of(specs[0], updates, self.evaluations, self.episodes, self.batch)

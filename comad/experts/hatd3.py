@@ -36,48 +36,50 @@ from comad.experts.joint import (
 )
 from comad.networks.heads import create_heads, each, pick, put
 from comad.networks.layers import Draws, initialize
+from comad.ranges import Count, LearningRate, Share, Size, Spread, Steps, StepsOrZero, ranged
 from comad.types import PRNGKey, Spec
 
 
 @dataclass(frozen=True)
+@ranged
 class Hatd3:
     """Settings of the trainer."""
 
-    width: int = 128
+    width: Size = 128
     """Width of both hidden layers of actors and critics; published: 256, without layer normalization."""
-    num_worlds: int = 32
+    num_worlds: Count = 32
     """Worlds played side by side; published: 10."""
-    rounds: int = 2
+    rounds: Size = 2
     """Rounds of updates after each step of all worlds: one of every actor each. Published: one update per step of all worlds."""
-    draws: int = 2
+    draws: Size = 2
     """Updates of the critics per round."""
-    capacity: int = 1_000_000
+    capacity: Count = 1_000_000
     """Steps remembered over all worlds."""
-    batch: int = 256
+    batch: Count = 256
     """Transitions per update; published: 1000."""
-    horizon: int = 5
+    horizon: Size = 5
     """Steps in one transition."""
-    warm_up: int = 10_000
+    warm_up: StepsOrZero = 10_000
     """Environment steps before learning begins: random actions, or a guide's."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    critic_rate: float = 1e-3
+    critic_rate: LearningRate = 1e-3
     """Learning rate of the critics."""
-    actor_rate: float = 5e-4
+    actor_rate: LearningRate = 5e-4
     """Learning rate of the actors."""
-    decay_from: float = 0.6
+    decay_from: Share = 0.6
     """Share of the training after which the learning rates fall; published: never."""
-    final_rate: float = 0.05
+    final_rate: Share = 0.05
     """Share of the learning rates left at the end."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """Share of all networks that flows into their slow copies per round."""
-    noise: float = 0.1
+    noise: Spread = 0.1
     """Spread of the noise with which to explore."""
-    target_noise: float = 0.2
+    target_noise: Spread = 0.2
     """Spread of the noise on the slow actors' actions."""
-    target_bound: float = 0.5
+    target_bound: Spread = 0.5
     """The most of it."""
-    steps: int = 1_200_000
+    steps: Steps = 1_200_000
     """Environment steps in all; published: 10 million."""
 
     @property

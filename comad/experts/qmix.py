@@ -27,17 +27,19 @@ from comad.experts.mixer import Mixer
 from comad.experts.replay import Replay
 from comad.networks.layers import Draws, initialize
 from comad.networks.mixer import AttentionMixer
+from comad.ranges import Count, LearningRate, Scale, Share, Size, SizeOrZero, Steps, StepsOrZero, ranged
 from comad.tokens import complete, mask_unavailable, no_actions
 from comad.types import Actions, Discrete, PRNGKey, Spec, StateTokens, Step, Tokens
 
 
 @dataclass(frozen=True)
+@ranged
 class Qmix:
     """Settings of the trainer."""
 
-    width: int = 64
+    width: Size = 64
     """Width of the agents' layers."""
-    num_pools: int = 2
+    num_pools: Size = 2
     """Attention pools over the entities an agent sees."""
     relations: bool = False
     """Let agents weigh, target by target, which allies are near it."""
@@ -45,41 +47,41 @@ class Qmix:
     """Mix by attention over the situation: units weigh by what they are, not by their places in a row."""
     recurrent: bool = False
     """Give agents a memory. The grid worlds show everything, so theirs need none."""
-    num_worlds: int = 32
+    num_worlds: Count = 32
     """Worlds played side by side."""
-    unroll: int = 8
+    unroll: Size = 8
     """Steps played in every world between updates."""
-    num_updates: int = 4
+    num_updates: Size = 4
     """Gradient updates after each unroll."""
-    capacity: int = 4096
+    capacity: Count = 4096
     """Steps remembered per world; a multiple of the unroll."""
-    batch: int = 32
+    batch: Count = 32
     """Windows per update."""
-    window: int = 8
+    window: Size = 8
     """Steps per window that enter the loss."""
-    burn_in: int = 0
+    burn_in: SizeOrZero = 0
     """Steps before them that only warm up the memory."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    trace: float = 0.8
+    trace: Share = 0.8
     """Weight of longer returns inside a window."""
-    learning_rate: float = 5e-4
+    learning_rate: LearningRate = 5e-4
     """Of Adam."""
-    final_rate: float = 0.1
+    final_rate: Share = 0.1
     """Share of the learning rate left at the end; it falls linearly."""
-    clip: float = 10.0
+    clip: Scale = 10.0
     """Largest norm of a gradient."""
-    target_rate: float = 0.01
+    target_rate: Share = 0.01
     """Share of the online weights that flows into the targets per update."""
-    epsilon_start: float = 1.0
+    epsilon_start: Share = 1.0
     """Share of random actions at the start."""
-    epsilon_end: float = 0.05
+    epsilon_end: Share = 0.05
     """And from then on."""
-    epsilon_steps: int = 100_000
+    epsilon_steps: Steps = 100_000
     """Environment steps in between."""
-    settle: int = 0
+    settle: StepsOrZero = 0
     """Iterations in which only the mixer learns, so that agents with a past are not unlearned by a mixer without one."""
-    steps: int = 2_000_000
+    steps: Steps = 2_000_000
     """Environment steps in all."""
 
     @property

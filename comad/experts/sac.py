@@ -35,44 +35,46 @@ from comad.experts.joint import (
 )
 from comad.networks.layers import Draws, initialize
 from comad.networks.policy import LOG_SPREAD, squashed_log_density_before
+from comad.ranges import Count, LearningRate, Nats, Scale, Share, Size, Steps, StepsOrZero, ranged
 from comad.types import PRNGKey, Spec
 
 
 @dataclass(frozen=True)
+@ranged
 class Sac:
     """Settings of the trainer."""
 
-    width: int = 128
+    width: Size = 128
     """Width of both hidden layers of actor and critics."""
-    num_worlds: int = 32
+    num_worlds: Count = 32
     """Worlds played side by side."""
-    rounds: int = 2
+    rounds: Size = 2
     """Rounds of updates after each step of all worlds: one of the actor each. Twice as many cost more and taught less."""
-    draws: int = 2
+    draws: Size = 2
     """Updates of the critics per round."""
-    capacity: int = 1_000_000
+    capacity: Count = 1_000_000
     """Steps remembered over all worlds."""
-    batch: int = 256
+    batch: Count = 256
     """Transitions per update."""
-    horizon: int = 3
+    horizon: Size = 3
     """Steps in one transition."""
-    warm_up: int = 5_000
+    warm_up: StepsOrZero = 5_000
     """Environment steps before learning begins: random actions, or a guide's."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    learning_rate: float = 8e-4
+    learning_rate: LearningRate = 8e-4
     """Of Adam."""
-    decay_from: float = 0.3
+    decay_from: Share = 0.3
     """Share of the training after which the learning rate falls."""
-    final_rate: float = 0.05
+    final_rate: Share = 0.05
     """Share of the learning rate left at the end."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """Share of the online critics that flows into their targets per update."""
-    temperature: float = 0.2
+    temperature: Scale = 0.2
     """Worth of a unit of entropy at the start."""
-    entropy: float = -1.0
+    entropy: Nats = -1.0
     """Entropy to keep per motor."""
-    steps: int = 1_200_000
+    steps: Steps = 1_200_000
     """Environment steps in all."""
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError, unknown
+from comad.ranges import Count, Seed, Updates, numeric_fields, ranged
 
 
 @dataclass(frozen=True)
@@ -46,19 +47,20 @@ class Cell:
 
 
 @dataclass(frozen=True)
+@ranged
 class Grid:
     """All runs of a comparison."""
 
     streams: tuple[str, ...]
     qualities: tuple[str, ...] = ("expert",)
     methods: tuple[str, ...] = ("comad",)
-    seeds: tuple[int, ...] = (0,)
-    updates: int | None = None
+    seeds: tuple[Seed, ...] = (0,)
+    updates: Updates | None = None
     """Per task; by default each stream's, as in the paper."""
-    evaluations: int | None = None
+    evaluations: Count | None = None
     """Per task; by default what suits the stream's worlds, and likewise the batch."""
-    episodes: int = 32
-    batch: int | None = None
+    episodes: Count = 32
+    batch: Count | None = None
     variants: tuple[Variant, ...] = ()
 
     def cells(self) -> Iterator[Cell]:
@@ -118,9 +120,9 @@ def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
     for name in ("streams", "qualities", "methods", "seeds"):
         if name in found:
             found[name] = _listed(path, name, found[name], int if name == "seeds" else str)
-    for name in ("updates", "evaluations", "episodes", "batch"):
-        if name in found and (type(found[name]) is not int or found[name] < 1):
-            raise UserError(f"{path}: {name} must be a whole number of 1 or more, not {found[name]!r}")
+    for name in ("seeds", "updates", "evaluations", "episodes", "batch"):
+        if name in found:
+            numeric_fields(Grid)[name].check(f"{path}: {name}", found[name])
     if "variants" in found:
         found["variants"] = tuple(_variant(path, entry) for entry in _listed(path, "variants", found["variants"], dict))
     return profile, found

@@ -14,6 +14,7 @@ from typing import Any
 from comad.errors import UserError
 from comad.grid.cells import Cell
 from comad.grid.local import Command, Ended, Event, Started, Waited, environment, judge, last_line
+from comad.ranges import Units, ranged
 
 PATIENCE = 10.0
 """Seconds in which a cluster must answer."""
@@ -22,11 +23,12 @@ RETRIES = 3
 
 
 @dataclass(frozen=True)
+@ranged
 class Needs:
     """What a run takes of a machine."""
 
-    cpus: float = 1.0
-    gpus: float = 0.0
+    cpus: Units = 1.0
+    gpus: Units = 0.0
 
 
 def make(command: Sequence[str], log: str, cores: int) -> tuple[int, str]:

@@ -33,6 +33,7 @@ from comad.networks import skills
 from comad.networks.density import DensityTrunk
 from comad.networks.heads import pick
 from comad.networks.policy import Trunk
+from comad.ranges import LearningRate, Nats, Scale, Share, Size, SizeOrZero, Spread, Strength, ranged
 from comad.settings import LATER
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
@@ -58,6 +59,7 @@ class ComadState(eqx.Module):
 
 
 @dataclass(frozen=True)
+@ranged
 class Comad:
     """Finds skills in mixed data with an auto-encoder, keeps one head per family of skills, and lets old skills guide new ones.
 
@@ -70,39 +72,39 @@ class Comad:
     Xiao et al., "Offline Multi-agent Continual Cooperation via Skill Partition and Reuse", ICML 2026.
     """
 
-    learning_rate: float = 5e-4
+    learning_rate: LearningRate = 5e-4
     """Of AdamW, for all groups."""
-    weight_decay: float = 1e-3
+    weight_decay: Share = 1e-3
     """Of AdamW."""
-    clip: float = 1.0
+    clip: Scale = 1.0
     """Largest norm of each group's gradient."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """Share of the online critics that flows into their targets per update."""
-    temperature: float = 10.0
+    temperature: Scale = 10.0
     """Alpha: how closely to follow what was recorded."""
     skill: skills.Kind = "gaussian"
     """What a skill is; "none" is the ablation without skills."""
-    skill_size: int = 16
+    skill_size: Size = 16
     """Dimensions of a skill, or classes."""
-    kl_weight: float = 1.0
+    kl_weight: Strength = 1.0
     """How strongly prior and posterior are drawn together."""
     kl_into_posterior: bool = True
     """Whether the posterior gives way too; if not, it is free to copy the action into the skill."""
-    anchor: float = 500.0
+    anchor: Strength = 500.0
     """How strongly the trunks are held where they were after the first task."""
     freeze_density: bool = True
     """Keep the density estimator's trunk exactly as the first task left it; otherwise it is only held like the policy's."""
-    noise: float = 0.1
+    noise: Spread = 0.1
     """Sigma: spread of the noise from which the density estimator tells recorded states."""
     expand: bool = True
     """Whether heads may be opened after the first; without is an ablation."""
     opening: Opening = "absolute"
     """How it is decided whether a head is familiar enough with a task to be used again."""
-    threshold: float | None = None
+    threshold: Nats | None = None
     """For "absolute": d0; by default the stream's."""
-    ratio: float = 0.8
+    ratio: Share = 0.8
     """For "relative": how much like its own data, and unlike noise, a head must find the new data."""
     routing: Routing = "likeness"
     """Which head plays a task: the one to which its data is most like its own, or, as published, the one that scores it highest."""
@@ -112,12 +114,12 @@ class Comad:
     """Whether old skills guide new ones in the second half of a task."""
     live_guidance: bool = False
     """Let the policies guide as they are now, instead of as they were when stage 2 began."""
-    guides: int = field(default=0, metadata={LATER: 0})
+    guides: SizeOrZero = field(default=0, metadata={LATER: 0})
     """Most heads that are heard in stage 2: the one that learns and those most familiar with the task when it began; 0 hears all."""
     hears_itself: Literal["numbered", "always", "never"] = field(default="numbered", metadata={LATER: "numbered"})
     """Whether the head that learns is among those that guide, as in the published sum; by default where actions are numbered. Of vectors
     it would learn best what it knows best: those near the middle of its Gaussian."""
-    critic_jolt: float = 0.01
+    critic_jolt: Spread = 0.01
     """How far each critic network is moved at the start of a task."""
     recurrent: bool | None = left_to_the_world()
     """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""

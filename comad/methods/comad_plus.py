@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from comad.methods.weights import Doubted, Preference, followed, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick
 from comad.networks.layers import initialize
+from comad.ranges import LearningRate, Range, Scale, Share, Size, SizeOrZero, Spread, Strength, Updates, ranged
 from comad.settings import LATER
 from comad.tokens import draw_available
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
@@ -34,6 +36,7 @@ MEASURED = 10
 
 
 @dataclass(frozen=True)
+@ranged
 class ComadPlus:
     """Like COMAD, but a new family of skills grows from a copy of the most similar one, and weights know no units.
 
@@ -55,23 +58,23 @@ class ComadPlus:
     - who sees everything does not remember: a history that was never recorded says nothing (``--recurrent True``).
     """
 
-    learning_rate: float = 5e-4
+    learning_rate: LearningRate = 5e-4
     """Of AdamW, for all groups."""
-    weight_decay: float = 1e-3
+    weight_decay: Share = 1e-3
     """Of AdamW."""
-    clip: float = 1.0
+    clip: Scale = 1.0
     """Largest norm of each group's gradient."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """Share of the online critics that flows into their targets per update."""
-    averaged: int = 100
+    averaged: Updates = 100
     """What plays is the mean of what was learned in about so many updates; 1: what was learned last."""
-    temperature: float = 3.0
+    temperature: Scale = 3.0
     """How closely to follow what was recorded, in spreads of the task's advantages."""
-    effective: float = 0.25
+    effective: Annotated[float, Range(above=0, most=1)] = 0.25
     """Share of the recorded episodes that is to count: those that ended well are followed as sharply as leaves so many effective."""
-    doubt: float = 0.1
+    doubt: Strength = 0.1
     """How strongly the policy is drawn towards chance in moments of episodes that are not followed; where actions are numbered."""
     doubted: Doubted = "episodes"
     """What is doubted: moments of episodes that ended badly, or also actions that weigh less than others in good ones."""
@@ -81,21 +84,21 @@ class ComadPlus:
     """What a new family takes over from the most similar one."""
     skill: skills.Kind = "gaussian"
     """What a skill is."""
-    skill_size: int = 16
+    skill_size: Size = 16
     """Dimensions of a skill, or classes."""
-    kl_weight: float = 1.0
+    kl_weight: Strength = 1.0
     """How strongly prior and posterior are drawn together."""
-    free_bits: float = 0.1
+    free_bits: Spread = 0.1
     """Information per agent and moment, in nats, that a skill may carry for nothing."""
-    noise: float = 0.1
+    noise: Spread = 0.1
     """Spread of the noise from which the density estimator tells recorded states."""
-    familiar: float = 0.5
+    familiar: Share = 0.5
     """How much a new task's situations must be like a family's own for it to be used again: 1 as much as its own, 0 as noise."""
     reuse: bool = field(default=True, metadata={LATER: True})
     """Use a family again to whose own situations a new task's are alike; otherwise every task opens one."""
     hand_over: bool | None = left_to_the_world()
     """Let newer families play old tasks whose situations they know; by default where actions are numbered."""
-    known: float = 0.5
+    known: Share = 0.5
     """How many of an old task's situations must lie among a family's own for it to know them: 1 as many as its own, 0 as noise."""
     deeds: bool | None = left_to_the_world(unnumbered, {LATER: False})
     """Tell tasks by what was done in them too; what is not handed over is played by who explains it best. By default for vectors."""
@@ -103,11 +106,11 @@ class ComadPlus:
     """Whose are situations that no family knows, to play in them and to grow from: of the family that learned last, or the most similar."""
     stage_two: bool = True
     """Whether old skills guide new ones in the second half of a task."""
-    consulted: int = 2
+    consulted: SizeOrZero = 2
     """How many old families guide: the most similar ones. What guidance costs grows with them, not with the stream."""
     multipliers: bool = True
     """Let an old family count by how much better than chance it explains the recorded actions; otherwise all count fully."""
-    critic_jolt: float = 0.01
+    critic_jolt: Spread = 0.01
     """How far each critic network is moved at the start of a task."""
     recurrent: bool | None = left_to_the_world(hidden)
     """Whether agents remember; by default where actions are numbered and something is hidden from them."""

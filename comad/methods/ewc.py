@@ -17,6 +17,7 @@ from comad.methods import plain, single
 from comad.methods.base import Logs
 from comad.methods.omiga import acting
 from comad.methods.plain import Learner, PlainActor, PlainState
+from comad.ranges import Strength, ranged
 from comad.types import Batch, PRNGKey, Spec, Stream
 
 
@@ -30,14 +31,15 @@ class Consolidated(eqx.Module):
 
 
 @dataclass(frozen=True)
+@ranged
 class Ewc:
     """Fine-tunes one network, holding weights as firmly as they mattered for earlier tasks."""
 
     learner: Learner = field(default_factory=Learner)
     """The offline learner."""
-    strength: float = 1e4
+    strength: Strength = 1e4
     """How firmly weights are held."""
-    smallest_importance: float = 1e-5
+    smallest_importance: Strength = 1e-5
     """Even weights that did not matter are held a little."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlainState:

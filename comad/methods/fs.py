@@ -8,10 +8,12 @@ from jaxtyping import Array, Int
 
 from comad.methods import plain, single
 from comad.methods.plain import Learner, PlainState
+from comad.ranges import ranged
 from comad.types import Batch, PRNGKey
 
 
 @dataclass(frozen=True)
+@ranged
 class Fs:
     """Learns every task from scratch with a new actor: the reference of forward transfer."""
 

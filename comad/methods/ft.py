@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 from comad.methods import plain, single
 from comad.methods.plain import Learner
+from comad.ranges import ranged
 
 
 @dataclass(frozen=True)
+@ranged
 class Ft:
     """Fine-tunes one network on task after task, with nothing against forgetting."""
 

@@ -13,6 +13,7 @@ first two tasks are learned together; from the third on, the policy and the task
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -28,6 +29,7 @@ from comad.networks.attention import WIDTH
 from comad.networks.layers import Draws, initialize
 from comad.networks.mixer import AttentionMixer
 from comad.networks.planning import Executor, OwnValue, Planner, Predictor, TaskEncoder
+from comad.ranges import LearningRate, Range, Scale, Share, Spread, Strength, Updates, ranged
 from comad.tokens import action_features, in_action
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
@@ -80,30 +82,31 @@ Memory = tuple[Float[Array, "agent width"], Float[Array, "agent width"]]
 
 
 @dataclass(frozen=True)
+@ranged
 class Hissd:
     """Learns common and task-specific skills from the first two tasks together, then only plans anew (HiSSD-FT)."""
 
     multi_task: bool = False
     """Learn all tasks at once, in turn, as originally published."""
-    learning_rate: float = 1e-4
+    learning_rate: LearningRate = 1e-4
     """Of AdamW."""
-    weight_decay: float = 1e-4
+    weight_decay: Share = 1e-4
     """Of AdamW."""
-    clip: float = 10.0
+    clip: Scale = 10.0
     """Largest norm of each step's gradient."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    contrast: float = 0.05
+    contrast: Strength = 0.05
     """How strongly tasks are told apart."""
-    expectile: float = 0.9
+    expectile: Annotated[float, Range(above=0, below=1)] = 0.9
     """How far values lean towards what turned out well."""
-    sharpness: float = 10.0
+    sharpness: Strength = 10.0
     """How much more the planner learns from what turned out well."""
-    largest_weight: float = 100.0
+    largest_weight: Scale = 100.0
     """And how much at most."""
-    target_every: int = 80
+    target_every: Updates = 80
     """Updates after which target networks are replaced."""
-    critic_jolt: float = 0.01
+    critic_jolt: Spread = 0.01
     """How far value and mixer are moved at the start of a task from the third on."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> HissdState:

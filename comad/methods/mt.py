@@ -10,6 +10,7 @@ from comad.methods import plain, single
 from comad.methods.base import Lot
 from comad.methods.plain import Learner, PlainState
 from comad.methods.turns import BLOCK
+from comad.ranges import ranged
 from comad.types import Batch, PRNGKey
 
 LONGEST = 4
@@ -17,6 +18,7 @@ LONGEST = 4
 
 
 @dataclass(frozen=True)
+@ranged
 class Mt:
     """Learns all tasks of the stream at once, with one network: what could be reached if nothing had to wait."""
 

@@ -29,6 +29,7 @@ from comad.networks.layers import Draws, Linear, initialize
 from comad.networks.mixer import AttentionMixer, Situation
 from comad.networks.policy import ActionHead, gather_last
 from comad.networks.transformer import Observer
+from comad.ranges import LearningRate, Scale, Share, Size, Spread, Strength, Updates, ranged
 from comad.tokens import in_action
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
@@ -88,30 +89,31 @@ Memory = tuple[Float[Array, "agent width"], Float[Array, "agent width"]]
 
 
 @dataclass(frozen=True)
+@ranged
 class Odis:
     """Discovers discrete skills in the first task's data, then only learns anew which skill to use when (ODIS-FT)."""
 
     multi_task: bool = False
     """Learn all tasks at once, in turn, as originally published: discovery in the first half of all updates."""
-    discovery_share: float = 0.5
+    discovery_share: Share = 0.5
     """How much of the first task's updates (of all tasks' at once) go into discovery."""
-    skills: int = 3
+    skills: Size = 3
     """How many there are."""
-    learning_rate: float = 5e-4
+    learning_rate: LearningRate = 5e-4
     """Of Adam."""
-    clip: float = 10.0
+    clip: Scale = 10.0
     """Largest norm of a gradient."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    kl_weight: float = 0.001
+    kl_weight: Strength = 0.001
     """How strongly skills are kept equally likely."""
-    conservatism: float = 5.0
+    conservatism: Strength = 5.0
     """How strongly values of skills that were not shown are held down."""
-    consistency: float = 5.0
+    consistency: Strength = 5.0
     """How strongly an agent's own view is made to tell the skill that the situation tells."""
-    target_every: int = 80
+    target_every: Updates = 80
     """Updates after which the target network is replaced."""
-    critic_jolt: float = 0.01
+    critic_jolt: Spread = 0.01
     """How far the mixer is moved at the start of a task."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> OdisState:

@@ -10,18 +10,20 @@ from comad.errors import UserError
 from comad.methods import descent, plain, single
 from comad.methods.base import Logs
 from comad.methods.plain import Learner, PlainActor, PlainState
+from comad.ranges import Size, Strength, ranged
 from comad.types import Batch, PRNGKey, Spec, Stream
 
 
 @dataclass(frozen=True)
+@ranged
 class Owl:
     """Opens a head for every task on a shared trunk that is held in place; is told which task it plays."""
 
     learner: Learner = field(default_factory=Learner)
     """The offline learner."""
-    anchor: float = 500.0
+    anchor: Strength = 500.0
     """How strongly the trunk is held where it was after the first task."""
-    heads: int | None = None
+    heads: Size | None = None
     """Room for so many; by default for one per task of the stream."""
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlainState:

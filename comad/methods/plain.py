@@ -18,6 +18,7 @@ from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.heads import create_heads, pick, put
 from comad.networks.layers import Draws, initialize
 from comad.networks.policy import ActionHead, Trunk
+from comad.ranges import LearningRate, Scale, Share, Spread, ranged
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
 
@@ -65,22 +66,23 @@ Penalty = Callable[[PlainActor, PlainActor], PlainActor]
 
 
 @dataclass(frozen=True)
+@ranged
 class Learner:
     """Settings of plain OMIGA, and what it does with them."""
 
-    learning_rate: float = 5e-4
+    learning_rate: LearningRate = 5e-4
     """Of AdamW, for all groups."""
-    weight_decay: float = 1e-3
+    weight_decay: Share = 1e-3
     """Of AdamW."""
-    clip: float = 1.0
+    clip: Scale = 1.0
     """Largest norm of each group's gradient."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Worth of a reward one step later."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """Share of the online critics that flows into their targets per update."""
-    temperature: float = 10.0
+    temperature: Scale = 10.0
     """Alpha: how closely to follow what was recorded."""
-    critic_jolt: float = 0.01
+    critic_jolt: Spread = 0.01
     """How far each critic network is moved at the start of a task."""
     recurrent: bool | None = left_to_the_world()
     """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""

@@ -5,29 +5,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from comad.errors import UserError
 from comad.methods import plain, single
 from comad.methods.base import Lot
 from comad.methods.plain import Learner
 from comad.methods.turns import BLOCK
+from comad.ranges import CountOrZero, Updates, ranged
 
 
 @dataclass(frozen=True)
+@ranged
 class Rehearsal:
     """Fine-tunes one network while learning kept episodes of old tasks again at every second step."""
 
     learner: Learner = field(default_factory=Learner)
     """The offline learner."""
-    memory: int = 128
+    memory: CountOrZero = 128
     """Episodes kept in all, in equal shares of all old tasks."""
-    every: int = 2
+    every: Updates = 2
     """Steps after which one more is made on an old task, drawn at random."""
-
-    def __post_init__(self) -> None:
-        if self.memory < 0 or self.every < 1:
-            raise UserError(
-                f"Rehearsal keeps 0 or more episodes and learns one after every 1 or more steps, not {self.memory} and {self.every}"
-            )
 
     def schedule(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
         """The task's own data, and after every few updates one more on an old task's kept episodes."""

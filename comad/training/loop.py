@@ -22,6 +22,7 @@ from comad.errors import UserError
 from comad.evaluation import TAKEN, assess
 from comad.methods.base import Logs, Lot, Method, Schedules
 from comad.methods.turns import BLOCK
+from comad.ranges import Count, Updates, ranged
 from comad.runs.run import Run
 from comad.training.cost import Ledger
 from comad.training.lessons import Lesson
@@ -41,16 +42,17 @@ WINDOW = 20
 
 
 @dataclass(frozen=True)
+@ranged
 class Budget:
     """How long to train, and how often to look."""
 
-    updates: int
+    updates: Updates
     """Gradient updates per task."""
-    evaluations: int = 20
+    evaluations: Count = 20
     """Evaluations per task, besides the one before its first update."""
-    episodes: int = 32
+    episodes: Count = 32
     """Episodes per task and evaluation."""
-    batch: int = 32
+    batch: Count = 32
     """Episodes per update, on average; steps, where episodes are cut into pieces (`window_of`)."""
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ def upset(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return value + 1
+        return value + 1 if isinstance(value, int) else value / 2  # which stays in every range
     return value
 
 
@@ -74,7 +74,7 @@ def test_a_run_from_before_a_setting_is_another_method_and_cannot_be_made_again(
         command(before, "comad-plus-seed3")
 
 
-@pytest.mark.parametrize(("options", "complaint"), [("{ skil = 'none' }", "no setting 'skil'"), ("{ noise = 'loud' }", "loud")])
+@pytest.mark.parametrize(("options", "complaint"), [("{ skil = 'none' }", "no setting 'skil'"), ("{ skill = 'loud' }", "loud")])
 def test_a_grid_with_wrong_options_is_refused_before_any_run(
     options: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -149,7 +149,7 @@ def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.C
     [
         ("collect", "nothing to collect"),
         ("collect cm", "there is no stream named 'cm'"),
-        ("collect --tasks cn-2 --episodes 0", "--episodes must be 1 or more"),
+        ("collect --tasks cn-2 --episodes 0", "--episodes must be a whole number x with 1 <= x <= 1000000, not 0"),
         ("collect --tasks cn-15", "there is no expert player for cn-15"),
         ("data describe cn-2/expert", "no dataset 'cn-2/expert'"),
         ("data verify", "no datasets in"),
@@ -159,7 +159,7 @@ def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.C
         ("train ft --stream cn --quality .", "must be a plain name"),
         ("data stats --against nowhere.csv", "nowhere.csv"),
         ("experts train", "give a stream"),
-        ("experts train cn --steps 0", "--steps must be 1 or more"),
+        ("experts train cn --steps 0", "--steps must be a whole number x with 1 <= x <= 1000000000, not 0"),
         ("experts show --weights nowhere", "no weights here"),
         ("experts curves nowhere", "nowhere: no training has been evaluated here"),
     ],

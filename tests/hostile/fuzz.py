@@ -37,6 +37,8 @@ with instrumented():
     from readers import READERS
     from spoiling import attack
 
+    from comad.ranges import Duration, check
+
 
 def by_chance(name: str, sound: Path, seconds: float, seed: int) -> int:
     """Attacks drawn from a seed, for so long; how many they were."""
@@ -95,4 +97,6 @@ def main(seconds: float, names: list[str]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(float(sys.argv[1]), sys.argv[2:] or list(READERS))) + "\n")
+    SECONDS = float(sys.argv[1])
+    check(Duration, "SECONDS", SECONDS)  # with NaN it would never end
+    sys.stdout.write(json.dumps(main(SECONDS, sys.argv[2:] or list(READERS))) + "\n")
