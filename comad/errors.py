@@ -9,7 +9,7 @@ class UserError(Exception):
 
 
 class OutOfRangeError(UserError):
-    """A setting outside its range. It knows its name, so that whoever reads it from somewhere can say how it is called there."""
+    """A setting outside its range; a reader can tell the reason under the name that the user knows."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} {why}")

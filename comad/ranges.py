@@ -1,4 +1,4 @@
-"""Ranges of settings: each number states what it may be beside its default, and is checked wherever it comes from.
+"""Ranges of settings: each number states its range beside its default.
 
     @dataclass(frozen=True)
     @ranged
@@ -6,7 +6,8 @@
         learning_rate: Annotated[float, Range(above=0, most=1)] = 5e-4
         discount: Share = 0.99
 
-An instance cannot be made outside its ranges, whether the command line, a grid, a program or a foreign file asks for it.
+No instance is outside its ranges, whether the command line, a grid, a program or a file asks for
+it.
 """
 
 import dataclasses
@@ -21,12 +22,12 @@ from comad.errors import OutOfRangeError
 
 Kind = TypeVar("Kind", bound=type)
 SHOWN, LONGEST = 40, 1000
-"""Letters of a refused value that the error repeats, and bits of a whole number that is still written down."""
+"""Letters of a refused value that an error repeats; bits of a whole number that it writes down."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """An interval with two finite ends, each part of it (`least`, `most`) or not (`above`, `below`)."""
+    """An interval with two ends: `least` and `most` belong to it, `above` and `below` do not."""
 
     least: int | float | None = None
     most: int | float | None = None
@@ -34,8 +35,9 @@ class Range:
     below: int | float | None = None
 
     def __post_init__(self) -> None:
-        if (self.least is None) == (self.above is None) or (self.most is None) == (self.below is None):
-            raise TypeError("a range has one lower end, least or above, and one upper end, most or below")
+        pairs = (self.least, self.above), (self.most, self.below)
+        if any(pair.count(None) != 1 for pair in pairs):
+            raise TypeError("a range has one lower end (least, above) and one upper (most, below)")
 
     def __contains__(self, value: Any) -> bool:
         """Tells whether a number is in the interval; NaN and infinity are in none."""
@@ -68,23 +70,27 @@ class Numeric:
         if wrong or (self.several and not isinstance(value, tuple)):
             number = "whole number" if self.kind is int else "number"
             what = f"{number}s" if self.several else f"a {number}"
-            raise OutOfRangeError(name, f"must be {what} x with {self.range}, not {_shown(wrong[0] if wrong else value)}")
+            raise OutOfRangeError(
+                name,
+                f"must be {what} x with {self.range}, not {_shown(wrong[0] if wrong else value)}",
+            )
 
     def _holds(self, value: Any) -> bool:
         kinds = int if self.kind is int else int | float
-        return isinstance(value, kinds) and not isinstance(value, bool) and (self.range is None or value in self.range)
+        known = isinstance(value, kinds) and not isinstance(value, bool)
+        return known and (self.range is None or value in self.range)
 
 
 def _shown(value: Any) -> str:
     """Returns a refused value as it is repeated in the error: in short."""
     if isinstance(value, int) and value.bit_length() > LONGEST:
-        return f"one of {value.bit_length()} bits"  # Python itself refuses to write down very long ones
+        return f"one of {value.bit_length()} bits"  # Python refuses to write down very long ones
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def numeric(annotation: Any) -> Numeric | None:
-    """Reads the annotation of a field: a number, none or a number, or a tuple of numbers; None for anything else."""
+    """Reads the annotation of a field: a number, optional or not, or a tuple of them; else None."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in (int, float):
         return Numeric(annotation, None)
@@ -110,7 +116,7 @@ def numeric_fields(kind: Any) -> Mapping[str, Numeric]:
 
 
 def check(annotation: Any, name: str, value: Any) -> None:
-    """Refuses a value that an annotation does not allow, under the name by which the user knows it."""
+    """Refuses a value that an annotation does not allow, under the name that the user knows."""
     if entry := numeric(annotation):
         entry.check(name, value)
 
@@ -119,7 +125,7 @@ def ranged(kind: Kind) -> Kind:
     """Decorates a class below ``@dataclass``: no instance is outside the ranges of its fields."""
     for name, annotation in inspect.get_annotations(kind).items():
         if (entry := numeric(annotation)) and entry.range is None:
-            raise TypeError(f"{kind.__name__}.{name} is a number without a range; state one beside its default")
+            raise TypeError(f"{kind.__name__}.{name} is a number without a range; state one")
     before = kind.__dict__.get("__post_init__")
 
     def check_all(self: Any) -> None:
@@ -136,7 +142,7 @@ def ranged(kind: Kind) -> Kind:
 LARGEST_SEED = 2**32 - 1
 """Keys are made of 32 bits: beyond them, two seeds would mean the same."""
 MOST_UPDATES = 10**7
-"""Per task: blocks of several tasks' data are numbered in steps of 2**24 (`comad.methods.turns`)."""
+"""Per task: updates of several tasks are numbered in blocks of 2**24 (`comad.methods.turns`)."""
 
 Seed = Annotated[int, Range(least=0, most=LARGEST_SEED)]
 Updates = Annotated[int, Range(least=1, most=MOST_UPDATES)]
@@ -145,6 +151,8 @@ Steps = Annotated[int, Range(least=1, most=10**9)]
 StepsOrZero = Annotated[int, Range(least=0, most=10**9)]
 Count = Annotated[int, Range(least=1, most=10**6)]
 """A number of episodes, evaluations or samples, which have to be played and kept."""
+AtOnce = Annotated[int, Range(least=1, most=10**5)]
+"""Episodes that are played or learned from at once: memory grows with them."""
 CountOrZero = Annotated[int, Range(least=0, most=10**6)]
 Size = Annotated[int, Range(least=1, most=1024)]
 """A width, or a number of heads, tasks, processes or cores."""

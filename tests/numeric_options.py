@@ -1,11 +1,11 @@
-"""Every number that can be set, found by walking the package itself: options of all verbs, settings of all methods and trainers."""
+"""Every number that can be set, found by walking verbs, methods and trainers themselves."""
 
 import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from comad.cli import VERBS
 from comad.experts.library import TRAINERS
@@ -16,15 +16,32 @@ from comad.ranges import Range, numeric_fields
 from comad.training.loop import Budget
 from comad.types import Stream, Task
 
-OTHER_SETTINGS: tuple[type[Any], ...] = (*METHODS.values(), *TRAINERS.values(), Budget, Stream, Grid, Needs)
+OTHER_SETTINGS: tuple[type[Any], ...] = (
+    *METHODS.values(),
+    *TRAINERS.values(),
+    Budget,
+    Stream,
+    Grid,
+    Needs,
+)
 """Classes of settings that are made in programs and read from files, besides the verbs."""
 NEEDED: dict[Any, dict[str, Any]] = {
     Budget: {"updates": 10**7},  # as many as any number of evaluations fits into
-    Stream: {"name": "own", "tasks": (Task("CN-2", "cn-2"),), "updates": 1, "threshold": 0.0, "metric": "return"},
+    Stream: {
+        "name": "own",
+        "tasks": (Task("CN-2", "cn-2"),),
+        "updates": 1,
+        "threshold": 0.0,
+        "metric": "return",
+    },
     Grid: {"streams": ("cn",)},
 }
 """What a class cannot be made without."""
-POSITIONAL: dict[tuple[str, ...], list[str]] = {("play",): ["cn-2", "out.gif"], ("heads",): ["run"], ("watch",): ["runs"]}
+POSITIONAL: dict[tuple[str, ...], list[str]] = {
+    ("play",): ["cn-2", "out.gif"],
+    ("heads",): ["run"],
+    ("watch",): ["runs"],
+}
 """What a verb cannot be called without."""
 
 
@@ -44,6 +61,11 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
     @property
+    def whole(self) -> bool:
+        """Whether it is a whole number."""
+        return numeric_fields(self.kind)[self.name].kind is int
+
+    @property
     def range(self) -> Range:
         """What it may be."""
         stated = numeric_fields(self.kind)[self.name].range
@@ -51,34 +73,50 @@ class Option:
         return stated
 
     def given(self, *values: str) -> list[str]:
-        """Returns the words of a command that sets it, or, without values, of one that sets nothing."""
-        return [*self.words, *POSITIONAL.get(self.words, []), *([self.flag, *values] if values else [])]
+        """Returns the words of a command that sets it; without values, of one that sets nothing."""
+        return [
+            *self.words,
+            *POSITIONAL.get(self.words, []),
+            *([self.flag, *values] if values else []),
+        ]
 
 
 def options() -> list[Option]:
     """Returns every numeric option of every verb and method."""
-    return [option for verb, kind in VERBS.items() for option in _walk((verb,), kind)]
+    return [Option(words, kind, name) for words, kind in walk() for name in numeric_fields(kind)]
 
 
-def _walk(words: tuple[str, ...], kind: Any) -> Iterator[Option]:
+def walk() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields every dataclass that the command line can make, after the words that lead to it."""
+    for verb, kind in VERBS.items():
+        yield from _below((verb,), kind)
+
+
+def _below(words: tuple[str, ...], kind: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     origin, arguments = get_origin(kind) or kind, get_args(kind)
-    for name in numeric_fields(origin):
-        yield Option(words, origin, name)
+    yield words, origin
     for field in dataclasses.fields(origin):
-        wanted = arguments[0] if arguments and not isinstance(field.type, type) and not get_origin(field.type) else field.type
+        wanted = arguments[0] if isinstance(field.type, TypeVar) else field.type
         if dataclasses.is_dataclass(get_origin(wanted) or wanted):
-            yield from _walk(words, wanted)
+            yield from _below(words, wanted)
         for choice in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else ():
             inner = get_args(choice) if get_origin(choice) is Annotated else (choice,)
             if dataclasses.is_dataclass(get_origin(inner[0]) or inner[0]):
-                yield from _walk((*words, inner[1].name), inner[0])
+                yield from _below((*words, inner[1].name), inner[0])
 
 
 def classes() -> list[Any]:
-    """Returns every class with numbers that can be set."""
-    nested = [type(getattr(make(kind), field.name)) for kind in OTHER_SETTINGS for field in dataclasses.fields(kind)]
-    found = [*OTHER_SETTINGS, *filter(dataclasses.is_dataclass, nested), *(option.kind for option in options())]
-    return list(dict.fromkeys(kind for kind in found if numeric_fields(kind)))
+    """Returns every class of settings, once."""
+    nested = [field.type for kind in OTHER_SETTINGS for field in dataclasses.fields(kind)]
+    within = filter(dataclasses.is_dataclass, nested)
+    return list(dict.fromkeys([*OTHER_SETTINGS, *within, *(kind for _, kind in walk())]))
+
+
+def mentions_number(annotation: Any) -> bool:
+    """Tells whether a number is anywhere in an annotation."""
+    if get_origin(annotation) is Literal:
+        return False
+    return annotation in (int, float) or any(map(mentions_number, get_args(annotation)))
 
 
 def make(kind: Any, **values: Any) -> Any:
@@ -110,7 +148,8 @@ def ends(stated: Range, whole: bool) -> tuple[Any, Any]:
 def outside(stated: Range, whole: bool) -> dict[str, Any]:
     """Returns what no number of this range can be: by what is wrong with it."""
     low, high = ends(stated, whole)
-    below, above = (low - 1, high + 1) if whole else (math.nextafter(low, -math.inf), math.nextafter(high, math.inf))
+    below = low - 1 if whole else math.nextafter(low, -math.inf)
+    above = high + 1 if whole else math.nextafter(high, math.inf)
     return {
         **{"below": below, "above": above, "nan": math.nan, "inf": math.inf, "-inf": -math.inf},
         **{"20 digits": 99_999_999_999_999_999_999, "text": "some", "empty": ""},

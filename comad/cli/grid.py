@@ -24,7 +24,7 @@ from comad.grid.remote import Needs, run_on_ray
 from comad.machine import available_cores
 from comad.methods import find
 from comad.methods.base import settled
-from comad.ranges import Count, Seed, Size, Units, Updates, ranged
+from comad.ranges import AtOnce, Count, Seed, Size, Units, Updates, ranged
 from comad.runs.folder import differences, read_settings
 from comad.runs.standing import Standing, look
 from comad.settings import identifying, settings
@@ -58,9 +58,9 @@ class RunGrid:
     """Gradient updates per task; by default the profile's."""
     evaluations: Count | None = None
     """Evaluations per task, besides the one before its first update."""
-    episodes: Count | None = None
+    episodes: AtOnce | None = None
     """Episodes per task and evaluation."""
-    batch: Count | None = None
+    batch: AtOnce | None = None
     """Episodes per update, on average."""
     out: Path = Path("runs")
     """Where runs lie; what they say goes into its folder 'logs'."""

@@ -1,11 +1,17 @@
-"""Numbers as options: read from words, refused by their range in one sentence, explained with it in the help."""
+"""Numbers as options: refused by their range in one sentence, explained with it in the help."""
 
 import dataclasses
 from functools import partial
 from typing import Annotated, Any
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo, StructConstructorSpec, StructTypeInfo
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructTypeInfo,
+)
 
 from comad.errors import OutOfRangeError, UserError
 from comad.ranges import numeric
@@ -17,7 +23,7 @@ _being_explained: list[Any] = []
 
 @OPTIONS.primitive_rule
 def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Reads a number; text that is none stays what it is, so that the check of the range refuses both with the same sentence."""
+    """Reads a number; other text stays text, which the range refuses in the same sentence."""
     kind: Any = info.type
     if kind not in (int, float):
         return None
@@ -25,7 +31,7 @@ def number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         nargs=1,
         metavar=kind.__name__.upper(),
         instance_from_str=partial(_read, kind),
-        is_instance=lambda value: isinstance(value, int if kind is int else int | float) and not isinstance(value, bool),
+        is_instance=lambda value: type(value) in ((int,) if kind is int else (int, float)),
         str_from_instance=lambda value: [str(value)],
     )
 
@@ -49,15 +55,18 @@ def explained(info: StructTypeInfo) -> StructConstructorSpec | None:
         _being_explained.pop()
     if not isinstance(found, StructConstructorSpec):
         return None
-    fields = tuple(dataclasses.replace(field, type=_with_range(field.type)) for field in found.fields)
-    return dataclasses.replace(found, fields=fields)
+    fields = [dataclasses.replace(field, type=_with_range(field.type)) for field in found.fields]
+    return dataclasses.replace(found, fields=tuple(fields))
 
 
 def _with_range(annotation: Any) -> Any:
     entry = numeric(annotation)
     if entry is None or entry.range is None:
         return annotation
-    return Annotated[annotation, tyro.conf.arg(help_behavior_hint=lambda default: f"(default: {default}; {entry.range})")]
+    return Annotated[
+        annotation,
+        tyro.conf.arg(help_behavior_hint=lambda default: f"(default: {default}; {entry.range})"),
+    ]
 
 
 def as_option(error: OutOfRangeError) -> UserError:

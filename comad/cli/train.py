@@ -25,7 +25,7 @@ from comad.machine import use_cores
 from comad.methods import METHODS
 from comad.methods.base import settled
 from comad.metrics import backward_transfer, performance
-from comad.ranges import Count, Seconds, Seed, Size, Updates, ranged
+from comad.ranges import AtOnce, Count, Seconds, Seed, Size, Updates, ranged
 from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
 from comad.runs.folder import read_settings
 from comad.runs.record import MODES, Mode, RunRecord, read_run, usual_mode
@@ -60,9 +60,9 @@ class Training(Generic[Settings]):
     """Gradient updates per task; by default the stream's, as in the paper."""
     evaluations: Count | None = None
     """Evaluations per task, besides the one before its first update; by default 20, or 5 where actions are vectors."""
-    episodes: Count = 32
+    episodes: AtOnce = 32
     """Episodes per task and evaluation."""
-    batch: Count | None = None
+    batch: AtOnce | None = None
     """Episodes per update, on average, by default 32; where actions are vectors, steps, by default 128."""
     data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where datasets lie; by default $COMAD_DATA, or data here."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError, unknown
-from comad.ranges import Count, Seed, Updates, numeric_fields, ranged
+from comad.ranges import AtOnce, Count, Seed, Updates, numeric_fields, ranged
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Grid:
     """Per task; by default each stream's, as in the paper."""
     evaluations: Count | None = None
     """Per task; by default what suits the stream's worlds, and likewise the batch."""
-    episodes: Count = 32
-    batch: Count | None = None
+    episodes: AtOnce = 32
+    batch: AtOnce | None = None
     variants: tuple[Variant, ...] = ()
 
     def cells(self) -> Iterator[Cell]:

@@ -22,7 +22,7 @@ from comad.errors import UserError
 from comad.evaluation import TAKEN, assess
 from comad.methods.base import Logs, Lot, Method, Schedules
 from comad.methods.turns import BLOCK
-from comad.ranges import Count, Updates, ranged
+from comad.ranges import AtOnce, Count, Updates, ranged
 from comad.runs.run import Run
 from comad.training.cost import Ledger
 from comad.training.lessons import Lesson
@@ -50,9 +50,9 @@ class Budget:
     """Gradient updates per task."""
     evaluations: Count = 20
     """Evaluations per task, besides the one before its first update."""
-    episodes: Count = 32
+    episodes: AtOnce = 32
     """Episodes per task and evaluation."""
-    batch: Count = 32
+    batch: AtOnce = 32
     """Episodes per update, on average; steps, where episodes are cut into pieces (`window_of`)."""
 
     def __post_init__(self) -> None:
