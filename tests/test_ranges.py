@@ -35,6 +35,8 @@ from comad.ranges import (
     numeric_fields,
     ranged,
 )
+from comad.runs.folder import read_settings, write_settings
+from comad.runs.seal import seal_run
 from comad.settings import from_settings, identifying, settings
 from comad.training.loop import Budget
 from comad.types import Stream, Task
@@ -262,7 +264,7 @@ def test_a_run_with_foreign_settings_is_named_with_the_setting(
     data = record_all(tmp_path / "data")
     run = tmp_path / "run"
     make_run(run, data, "skilled", Skilled())
-    sound = json.loads((run / "settings.json").read_text())
+    sound = read_settings(run)
     long = {**sound["identity"]["budget"], "updates": 1e20}
     foreign: list[tuple[str, dict[str, Any]]] = [
         ("discount must be .*, not 1e[+]300", {"method": "comad", "settings": {"discount": 1e300}}),
@@ -270,8 +272,8 @@ def test_a_run_with_foreign_settings_is_named_with_the_setting(
         ("threshold must be .*, not 1e[+]300", {"threshold": 1e300}),
     ]
     for why, other in foreign:
-        changed = {**sound, "identity": {**sound["identity"], **other}}
-        (run / "settings.json").write_text(json.dumps(changed))
+        write_settings(run, {**sound, "identity": {**sound["identity"], **other}})
+        seal_run(run)
         with pytest.raises(UserError, match=f"{re.escape(str(run))}.*{why}"):
             restore(run)
         tried()

@@ -69,13 +69,13 @@ class RunGrid:
     at_once: Annotated[Size | None, tyro.conf.arg(metavar="N")] = None
     """Runs at once on this machine; by default as many as there are cores for."""
     cores: Annotated[Size, tyro.conf.arg(metavar="N")] = 1
-    """Processor cores of every run, as 'comad train --cores' has them; the same number gives the same bytes."""
+    """Processor cores of every run; the same number gives the same bytes, here and by 'comad train'."""
     accept_other_machine: bool = False
     """Go on with runs that were begun on another processor, number of cores, jaxlib or XLA flags; the report then marks them."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """A Ray cluster that makes the runs instead, such as auto or ray://host:10001."""
     cpus: Annotated[Units | None, tyro.conf.arg(metavar="N")] = None
-    """Processors that a run reserves on the cluster; by default as many as --cores."""
+    """Processors that a run reserves on the cluster; by default as many as it has cores."""
     gpus: Units = 0.0
     """Accelerators that a run takes of the cluster."""
     track: tuple[tracking.Name, ...] = ()
