@@ -7,10 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: run test test-slow fuzz reliability check install install-dev clean
 
 run: install
-	$(BIN)/comad collect cn --quality expert
-	$(BIN)/comad train comad --stream cn --updates 250 --evaluations 5 --out runs/first
-	$(BIN)/comad play runs/first out/cn-5-comad.gif
-	$(BIN)/comad report runs/first --out out/report --no-figures
+	$(BIN)/comad demo
 
 test: install-dev check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15

@@ -7,13 +7,15 @@ is an error, never a zero.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import stdtrit
 
 from comad.errors import UserError
 
+EXACT_DIGITS = 9
+"""Decimals of a number out of a hundred that are more than rounding errors."""
 Scores = np.ndarray
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Reduces values [..., stream, seed] to one number per leading index."""
@@ -26,6 +28,15 @@ def check(scores: Scores) -> None:
     if not np.isfinite(scores).all():
         seed, task, point, on = np.argwhere(~np.isfinite(scores))[0]
         raise UserError(f"the score on task {on} at point {point} of task {task} is missing for seed number {seed}")
+
+
+def percent(shares: Any) -> np.ndarray:
+    """Returns shares as numbers out of a hundred.
+
+    Errors of the last bits are rounded away, because they would decide how a number such as 28.75
+    is shown with one decimal: two ways to compute it would then show two numbers.
+    """
+    return np.asarray(np.round(100 * np.asarray(shares, float), EXACT_DIGITS))
 
 
 def performance_over_time(scores: Scores, over: Literal["all", "seen"] = "all") -> np.ndarray:

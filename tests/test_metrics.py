@@ -25,6 +25,12 @@ def test_the_worked_example() -> None:
     assert metrics.forward_transfer(SCORES, SCRATCH) == pytest.approx([0.4 / 3])
 
 
+def test_a_number_out_of_a_hundred_holds_no_rounding_errors() -> None:
+    """46 of 160 are 28.75 and show as 28.8, not as 28.749999999999996, which shows as 28.7."""
+    assert 100 * 0.2875 != 28.75 == metrics.percent(0.2875)
+    assert all(metrics.percent(points / 160) == points * 0.625 for points in range(161))
+
+
 def test_late_performance_is_that_of_the_last_quarter_of_evaluations() -> None:
     # Nine points are one before learning and eight evaluations, of which the last two count: 0.5 and 0.9, on both tasks alike.
     scores = np.zeros((1, 2, 9, 2))

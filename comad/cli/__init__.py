@@ -13,6 +13,7 @@ from comad.cli.bench import Bench
 from comad.cli.collect import Collect
 from comad.cli.commands import SPELLING
 from comad.cli.data import Data
+from comad.cli.demo import Demo
 from comad.cli.doctor import Doctor
 from comad.cli.evaluate import Evaluate
 from comad.cli.experts import Experts
@@ -40,6 +41,7 @@ class Verb(Protocol):
 
 
 VERBS: dict[str, Callable[..., Verb]] = {
+    "demo": Demo,
     "list": List,
     "collect": Collect,
     "data": Data,

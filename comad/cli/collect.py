@@ -50,6 +50,10 @@ class Collect:
 
     def run(self) -> None:
         """Collect what is missing, then show all."""
+        show_datasets(self.collect())
+
+    def collect(self) -> list[Dataset]:
+        """Collects what is missing while showing how far it is; returns all datasets asked for."""
         # All players first: whoever lacks one should not hear of it after an hour.
         wanted = [(task, quality, env := envs.make(task.env), self.player(env, quality)) for task, quality in self.wanted()]
         show_lines([line for _, _, env, (_, card) in wanted for line in stand_in(env, card)])
@@ -62,7 +66,7 @@ class Collect:
                 for count in self.record(paths[-1], env, quality, *player, self.count(task)):
                     bar.update(bar_task, completed=done + count)
                 done += self.count(task)
-        show_datasets([open_dataset(path) for path in paths])
+        return [open_dataset(path) for path in paths]
 
     def wanted(self) -> list[tuple[Task, Quality]]:
         """Every task once with every quality, in order."""

@@ -16,14 +16,16 @@ from comad import envs, tracking
 from comad.cli.commands import SPELLING, changed
 from comad.cli.options import OPTIONS, as_option
 from comad.cli.tasks import find_stream
-from comad.cli.terminal import show_lines, show_table
+from comad.cli.terminal import duration, pause, show_lines, show_table
 from comad.errors import OutOfRangeError, UserError
-from comad.grid.cells import Cell, Grid, Variant, read_grid, with_profile
+from comad.grid.cells import Cell, Grid, Variant, read_grid, told_apart, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
+from comad.grid.pace import Pace, seconds_left
 from comad.grid.remote import Needs, run_on_ray
 from comad.machine import available_cores
 from comad.methods import find
 from comad.methods.base import settled
+from comad.metrics import percent
 from comad.ranges import AtOnce, Count, Seed, Size, Units, Updates, ranged
 from comad.runs.folder import differences, read_settings
 from comad.runs.standing import Standing, look
@@ -33,8 +35,8 @@ from comad.training.loop import Budget
 
 WAIT = 300
 """Seconds that a run waits for an older process that may still be saving it."""
-REFRESH, PLAIN_SECONDS = 2.0, 30.0
-"""Seconds between two drawings of the table, and between two lines where none can be drawn."""
+REFRESH = 2.0
+"""Seconds between two drawings of the table."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,13 @@ class RunGrid:
 
     def run(self) -> None:
         """Make what is missing while showing how far all runs are, then say what was reached and what went wrong."""
+        board = self.complete()
+        board.conclude()
+        if board.failures:
+            raise SystemExit(1)
+
+    def complete(self) -> "Board":
+        """Makes what is missing while showing how far all runs are; returns the board of all."""
         tracking.check(self.track)
         grid = self.grid()
         cells = list(grid.cells())
@@ -90,12 +99,14 @@ class RunGrid:
         for cell in cells:
             check_same(grid, cell, self.out.resolve(), self.options(cell.variant))
         waiting = [cell for cell in cells if not board.finished(cell) and cell not in board.failures]
+        if kept := len(cells) - len(waiting) - len(board.failures):
+            show_lines([f"{kept} of {len(cells)} runs in {self.out} are finished and kept"])
+        if not waiting:
+            return board
         with board.shown():
             for event in self.make(grid, waiting):
                 board.note(event)
-        board.conclude()
-        if board.failures:
-            raise SystemExit(1)
+        return board
 
     def grid(self) -> Grid:
         """The grid that the file and the options describe."""
@@ -169,17 +180,6 @@ def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> Non
         raise UserError(f"{folder} holds another run: {', '.join(differing)}; choose another --out")
 
 
-@dataclass(frozen=True)
-class Pace:
-    """From where a run's speed is told."""
-
-    since: float
-    before: int
-    """Updates made by then."""
-    learns: bool = False
-    """Whether it was seen to make updates; starting and compiling, which come before them, tell nothing of the time to come."""
-
-
 @dataclass
 class Board:
     """What is known of all runs: a table that is drawn again and again, or lines where none can be drawn."""
@@ -189,7 +189,8 @@ class Board:
     running: dict[Cell, Pace] = field(default_factory=dict)
     failures: dict[Cell, str] = field(default_factory=dict)
     seen: dict[Cell, Standing | None] = field(default_factory=dict)
-    drawn: float = 0.0
+    began: float = field(default_factory=lambda: time.monotonic())
+    drawn: float = field(default_factory=lambda: time.monotonic())
     live: Live | None = None
 
     def finished(self, cell: Cell) -> bool:
@@ -213,7 +214,7 @@ class Board:
         if not console.is_terminal:
             yield
             return
-        with Live(self.table(), console=console, auto_refresh=False) as self.live:
+        with Live(self.table(), console=console, auto_refresh=False, transient=True) as self.live:
             yield
 
     def note(self, event: Event) -> None:
@@ -228,8 +229,9 @@ class Board:
             if event.outcome == "failed":
                 self.failures[event.cell] = event.why
             self.say(f"{_name(event.cell)} {event.outcome}{f': {event.why}' if event.why else ''}{self.left()}")
-        if time.monotonic() - self.drawn > (REFRESH if self.live else PLAIN_SECONDS):
-            self.drawn = time.monotonic()
+        now = time.monotonic()
+        if now - self.drawn >= (REFRESH if self.live else pause(now - self.began)):
+            self.drawn = now
             for cell, pace in self.running.items():
                 standing = self.see(cell)
                 # A run goes on from its checkpoint, which may be behind what its log said when it was stopped.
@@ -238,7 +240,8 @@ class Board:
             if self.live:
                 self.live.update(self.table(), refresh=True)
             else:
-                going = ", ".join(f"{_name(cell)} {self.describe(cell)}" for cell in self.running)
+                names = told_apart(self.cells)
+                going = ", ".join(f"{names[cell]} {self.describe(cell)}" for cell in self.running)
                 self.say(f"{self.summary()}; {going}")
 
     def say(self, line: str) -> None:
@@ -247,23 +250,16 @@ class Board:
 
     def left(self) -> str:
         """How long all that is not finished will take, as far as can be told."""
-        now, standings = time.monotonic(), [self.seen.get(cell) for cell in self.cells]
-        known = [standing for standing in standings if standing]
-        speed = sum(
-            (there.done - pace.before) / max(now - pace.since, 1.0)
-            for cell, pace in self.running.items()
-            if pace.learns and (there := self.seen[cell])
-        )
-        if not speed:
-            return ""
-        unbegun = (len(standings) - len(known)) * sum(standing.total for standing in known) / len(known)
-        remaining = unbegun + sum(standing.total - standing.done for standing in known)
-        return f", about {remaining / speed / 60:.0f} min left"
+        running = [(self.seen.get(cell), pace) for cell, pace in self.running.items()]
+        standings = [self.seen.get(cell) for cell in self.cells]
+        seconds = seconds_left(standings, running, time.monotonic())
+        return f", about {duration(seconds)} left" if seconds else ""
 
     def summary(self) -> str:
         """How far all runs are together."""
         done = sum(1 for standing in self.seen.values() if standing and standing.finished)
-        return f"{done} of {len(self.cells)} runs finished{self.left()}"
+        elapsed = duration(time.monotonic() - self.began)
+        return f"{done} of {len(self.cells)} runs finished after {elapsed}{self.left()}"
 
     def table(self) -> Table:
         """Streams and methods down, seeds across."""
@@ -290,7 +286,7 @@ class Board:
         if standing is None:
             return "begins" if cell in self.running else ""
         if standing.finished:
-            return f"P {100 * standing.score:.1f}" if standing.score is not None else "finished"
+            return f"P {percent(standing.score):.1f}" if standing.score is not None else "finished"
         return f"{standing.done / standing.total:.0%}{'' if cell in self.running else ' waits'}"
 
     def conclude(self) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -10,10 +10,16 @@ from comad import envs
 from comad.cli.tasks import find_task
 from comad.cli.teams import Source, find_teams, is_run
 from comad.cli.terminal import followed, progress, show_lines
-from comad.envs.episodes import Episode, watch
+from comad.envs.base import Env, HostEnv
+from comad.envs.episodes import Episode, watch, watch_first_success
 from comad.envs.pictures import check_gif_path, paint, save_gif
+from comad.envs.rollout import Player
+from comad.errors import UserError
 from comad.experts.library import Quality
-from comad.ranges import Seed, ranged
+from comad.ranges import LARGEST_SEED, Seed, ranged
+
+MOST_TRIED = 100
+"""Episodes that are played in search of a won one."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class Play:
     """Let a run's team take its likeliest skills and actions instead of drawing them."""
     seed: Seed = 0
     """Decides where the episode starts and what happens in it."""
+    won: bool = False
+    """Play episodes of this seed and the next, at most 100, until one is won; record that one."""
 
     def run(self) -> None:
         """Play, paint, and tell how it went."""
@@ -46,7 +54,7 @@ class Play:
         show_lines(teams.stand_in(env))
         with progress() as bar:
             playing = bar.add_task("playing", total=1)
-            episode = watch(env, teams.player(env), self.seed)
+            seed, episode = self.play(env, teams.player(env))
             bar.advance(playing)
         scenes, footers = episode.scenes, captions(teams, episode)
         painted = followed(list(zip(scenes, footers, strict=True)), "painting")
@@ -54,6 +62,19 @@ class Play:
         save_gif(frames, self.out, scenes[0].seconds)
         ending = "success" if episode.success else "no success"
         show_lines([f"wrote {self.out}: {episode.length} steps, return {episode.total:.2f}, {ending}"])
+        if self.won:
+            played = seed - self.seed + 1
+            show_lines([f"chosen: seed {seed}, the first won episode of {played} played"])
+
+    def play(self, env: Env[Any] | HostEnv[Any], player: Player) -> tuple[int, Episode]:
+        """Returns the episode to show and its seed."""
+        if not self.won:
+            return self.seed, watch(env, player, self.seed)
+        seeds = range(self.seed, min(self.seed + MOST_TRIED, LARGEST_SEED + 1))
+        if found := watch_first_success(env, player, seeds):
+            return found
+        lost = f"none of {len(seeds)} episodes on {env.spec.env} from --seed {self.seed} on was won"
+        raise UserError(f"{lost}; try another seed, or no --won")
 
 
 def captions(teams: Source, episode: Episode) -> list[str]:

@@ -15,7 +15,7 @@ from comad.files import write_bytes
 from comad.reports import tables
 from comad.reports.overall import overall
 from comad.reports.page import build, collect
-from comad.reports.results import Metric, Result, gather, unequal
+from comad.reports.results import Flaw, Metric, Result, gather, unequal
 from comad.reports.tables import Row, main_table
 from comad.runs.record import Play
 
@@ -37,12 +37,7 @@ class Report:
 
     def run(self) -> None:
         """Print the table and what could not be counted, and write the files."""
-        if not self.runs:
-            raise UserError("no folder to report on; give some that hold runs, such as runs")
-        results, flaws = gather(self.runs, departures)
-        if not results:
-            first = f"; {flaws[0].why}" if flaws else ""
-            raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
+        results, flaws = self.gather()
         rows = main_table(results, self.play)
         columns = ("method", "seeds", "P", "95 %", "late P", "published", "FwT", "BwT")
         # A table each, for no terminal is wide enough to say in every row where it was.
@@ -58,17 +53,34 @@ class Report:
         show_lines([f"compare with care: {said}" for said in unequal(results)])
         show_lines([f"{'noticed' if flaw.counted else 'not counted'}: {flaw.why}" for flaw in flaws])
         if self.out:
-            forms = {
-                "index.html": build(collect(results, flaws, command, self.play)),
-                "table.md": tables.markdown(rows, self.play) + "\n" + tables.overall_markdown(overall(results, self.play)),
-                "table.csv": tables.comma_separated(rows),
-                "table.tex": tables.latex(rows, self.play),
-                "seeds.csv": tables.by_seed(results, self.play),
-            }
-            for name, text in forms.items():
-                write_bytes(self.out / name, text.encode())
+            names = self.write(self.out, results, flaws)
             drawn = self.draw(results) if self.figures else 0
-            show_lines([f"wrote {', '.join(forms)}{f' and {drawn} figures' if drawn else ''} to {self.out}"])
+            figures = f" and {drawn} figures" if drawn else ""
+            show_lines([f"wrote {', '.join(names)}{figures} to {self.out}"])
+
+    def gather(self) -> tuple[list[Result], list[Flaw]]:
+        """Returns the results of all finished runs, at least one, and what is wrong with others."""
+        if not self.runs:
+            raise UserError("no folder to report on; give some that hold runs, such as runs")
+        results, flaws = gather(self.runs, departures)
+        if not results:
+            first = f"; {flaws[0].why}" if flaws else ""
+            raise UserError(f"no finished run in {', '.join(map(str, self.runs))}{first}")
+        return results, flaws
+
+    def write(self, out: Path, results: Sequence[Result], flaws: Sequence[Flaw]) -> list[str]:
+        """Writes the page and the table in all its forms; returns the names of the files."""
+        rows, total = main_table(results, self.play), overall(results, self.play)
+        forms = {
+            "index.html": build(collect(results, flaws, command, self.play)),
+            "table.md": tables.markdown(rows, self.play) + "\n" + tables.overall_markdown(total),
+            "table.csv": tables.comma_separated(rows),
+            "table.tex": tables.latex(rows, self.play),
+            "seeds.csv": tables.by_seed(results, self.play),
+        }
+        for name, text in forms.items():
+            write_bytes(out / name, text.encode())
+        return list(forms)
 
     def draw(self, results: Sequence[Result]) -> int:
         """Draw all figures; how many they are."""

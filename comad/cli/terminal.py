@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -13,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 Thing = TypeVar("Thing")
-PLAIN_SECONDS = 10.0
-"""Time between two lines of progress where no bar can be drawn."""
+PLAIN_SECONDS, LONGEST_PAUSE = 4.0, 30.0
+"""Seconds between two lines of progress where no bar can be drawn: at first, and at most."""
 PLAIN_WIDTH = 120
 """Columns when the output is not a terminal, where cutting a name off would lose it."""
 
@@ -75,10 +76,10 @@ def followed(things: Sequence[Thing], what: str) -> Iterator[Thing]:
 @contextmanager
 def _plain_lines(bar: Progress, wanted: bool) -> Iterator[None]:
     """Say how far things are every few seconds, for those who read a log."""
-    done = threading.Event()
+    done, began = threading.Event(), time.monotonic()
 
     def speak() -> None:
-        while not done.wait(PLAIN_SECONDS):
+        while not done.wait(pause(time.monotonic() - began)):
             for task in bar.tasks:
                 left = f", {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
                 print(f"{task.description}: {task.percentage:.0f} %{left}", file=sys.stderr, flush=True)
@@ -92,6 +93,19 @@ def _plain_lines(bar: Progress, wanted: bool) -> Iterator[None]:
         done.set()
         if wanted:
             speaker.join()
+
+
+def pause(elapsed: float) -> float:
+    """Returns the seconds until the next line of progress: few at first, more after minutes."""
+    return max(PLAIN_SECONDS, min(LONGEST_PAUSE, elapsed / 30))
+
+
+def duration(seconds: float) -> str:
+    """Returns a time as people say it."""
+    minutes, rest = divmod(round(seconds), 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes}:{rest:02} min" if minutes < 10 else f"{seconds / 60:.0f} min"
 
 
 _SPELLED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}

@@ -24,9 +24,10 @@ from comad.grid.local import STARTED_BY
 from comad.machine import use_cores
 from comad.methods import METHODS
 from comad.methods.base import settled
-from comad.metrics import backward_transfer, performance
+from comad.metrics import backward_transfer, percent, performance
 from comad.ranges import AtOnce, Count, Seconds, Seed, Size, Updates, ranged
 from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
+from comad.reports.tables import PLAYED
 from comad.runs.folder import read_settings
 from comad.runs.record import MODES, Mode, RunRecord, read_run, usual_mode
 from comad.runs.run import Run, open_run
@@ -210,17 +211,28 @@ def wish_to_stop() -> Iterator[list[int]]:
 
 
 def show_result(record: RunRecord) -> None:
-    """Scores on all tasks after each one, P and BwT, and the heads."""
-    identity = record.settings["identity"]
+    """Shows scores on all tasks after each one, P and BwT as reports have them, and the heads."""
+    identity, usual = record.settings["identity"], usual_mode(record.settings)
     names = [task["name"] for task in identity["tasks"]]
-    for mode in MODES:
-        scores = record.score_array(mode)
-        rows = [(f"after {name}", *(f"{100 * score:.1f}" for score in scores[task, -1])) for task, name in enumerate(names)]
-        show_table(f"{identity['method']} on {identity['stream']}, {identity['quality']} data, {mode} play", ("score on", *names), rows)
-        reached, changed = (100 * measure(scores[None])[0] for measure in (performance, backward_transfer))
-        show_lines([f"P {reached:.1f}   BwT {changed:+.1f}   {describe_forward_transfer(record, mode)}"])
+    title = f"{identity['method']} on {identity['stream']}, {identity['quality']} data"
+    rows = [
+        (f"after {name}", *(f"{score:.1f}" for score in percent(scores[-1])))
+        for name, scores in zip(names, record.score_array(), strict=True)
+    ]
+    show_table(f"{title}, {PLAYED[usual]}", ("score on", *names), rows)
+    show_lines([f"{describe_reached(record, usual)}   {describe_forward_transfer(record, usual)}"])
+    others = [mode for mode in MODES if mode != usual]
+    show_lines([f"({PLAYED[other]}: {describe_reached(record, other)})" for other in others])
     show_growth(record)
     show_lines([f"everything is in {record.path}"])
+
+
+def describe_reached(record: RunRecord, mode: Mode) -> str:
+    """Returns P and BwT of a run in one way to play."""
+    scores = record.score_array(mode)[None]
+    reached = percent(performance(scores)).item()
+    changed = percent(backward_transfer(scores)).item()
+    return f"P {reached:.1f}   BwT {changed:+.1f}"
 
 
 def describe_forward_transfer(record: RunRecord, mode: Mode) -> str:

@@ -1,5 +1,6 @@
 """One episode, kept moment by moment: what pictures and replays are made of."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,16 @@ def watch(env: Env[Any] | HostEnv[Any], player: Player, seed: int) -> Episode:
     played = rollout(env, player, episode_keys(jax.random.key(seed), 0, 1), keep_moment)
     outcome, (worlds, rewards, situations) = jax.tree.map(lambda leaf: np.asarray(leaf)[0], played)
     return Episode(env, bool(outcome.success), float(outcome.total), int(outcome.length), worlds, rewards, situations)
+
+
+def watch_first_success(
+    env: Env[Any] | HostEnv[Any],
+    player: Player,
+    seeds: Iterable[int],
+) -> tuple[int, Episode] | None:
+    """Plays the first episode of each seed until one succeeds; returns that seed and episode."""
+    episodes = ((seed, watch(env, player, seed)) for seed in seeds)
+    return next(((seed, episode) for seed, episode in episodes if episode.success), None)
 
 
 def keep_moment(world: Any, step: Step, actions: Actions) -> tuple[Any, Any, StateTokens]:

@@ -46,6 +46,14 @@ class Cell:
         return out / self.row[0] / f"{self.row[1]}-seed{self.seed}"
 
 
+def told_apart(cells: Sequence[Cell]) -> dict[Cell, str]:
+    """Returns what tells each run apart from the others: stream and data, method, seed, or less."""
+    parts = {cell: (*cell.row, f"seed {cell.seed}") for cell in cells}
+    columns = enumerate(zip(*parts.values(), strict=True))
+    differing = [place for place, values in columns if len(set(values)) > 1] or [1]
+    return {cell: " ".join(names[place] for place in differing) for cell, names in parts.items()}
+
+
 @dataclass(frozen=True)
 @ranged
 class Grid:

@@ -14,7 +14,7 @@ import numpy as np
 
 from comad import theory
 from comad.errors import MALFORMED, UserError
-from comad.metrics import Summary, late_performance, performance_over_time, summarize
+from comad.metrics import Summary, late_performance, percent, performance_over_time, summarize
 from comad.reports.overall import Overall, overall
 from comad.reports.results import UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal
 from comad.reports.tables import main_table
@@ -159,7 +159,8 @@ def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str,
     """Numbers, curves and the matrix of one way of playing."""
     scores = result.scores(mode)
     seen = performance_over_time(scores, "seen")
-    metrics: dict[str, Summary] = {"late P": summarize(100 * late_performance(scores), 0.0, 100.0)}
+    late = percent(late_performance(scores))
+    metrics: dict[str, Summary] = {"late P": summarize(late, 0.0, 100.0)}
     metrics |= {str(name): found for name, found in summaries(result, results, mode).items()}
     return {
         "metrics": {name: {size: _short(getattr(found, size), 3) for size in SIZES} for name, found in metrics.items()},

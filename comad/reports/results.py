@@ -12,7 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from comad.errors import MALFORMED, UserError
-from comad.metrics import Summary, backward_transfer, forward_transfer, performance, summarize
+from comad.metrics import (
+    Summary,
+    backward_transfer,
+    forward_transfer,
+    percent,
+    performance,
+    summarize,
+)
 from comad.runs.folder import damaged_cost, differences, is_number
 from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
@@ -185,11 +192,11 @@ def _seed(record: RunRecord) -> int:
 def per_seed(result: Result, results: Sequence[Result], play: Play = "usual") -> dict[Metric, np.ndarray]:
     """Each metric by seed, times 100; without forward transfer where nobody learned the same from scratch."""
     scores = result.scores(play)
-    found: dict[Metric, np.ndarray] = {"P": 100 * performance(scores)}
+    found: dict[Metric, np.ndarray] = {"P": percent(performance(scores))}
     if reference := from_scratch(result, results):
-        found["FwT"] = 100 * forward_transfer(scores, reference.scores(play))
+        found["FwT"] = percent(forward_transfer(scores, reference.scores(play)))
     if len(result.tasks) > 1:
-        found["BwT"] = 100 * backward_transfer(scores)
+        found["BwT"] = percent(backward_transfer(scores))
     return {name: values for name, values in found.items() if name not in UNDEFINED.get(result.method, ())}
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from comad.metrics import Summary, backward_transfer, late_performance
+from comad.metrics import Summary, backward_transfer, late_performance, percent
 from comad.reports.overall import Overall
 from comad.reports.results import METRICS, UNDEFINED, Metric, Result, per_seed, published, summaries
 from comad.runs.record import Mode, Play
@@ -59,8 +59,9 @@ def main_table(results: Sequence[Result], play: Play = "usual") -> list[Row]:
         rank = reached.index(ours["P"].mean) + 1 if result.label == result.method and len(reached) > 1 else None
         theirs = {name: published()[key] for name in METRICS if (key := (result.stream, result.quality, result.label, name)) in published()}
         undefined = UNDEFINED.get(result.method, ())
-        over_all = None if "BwT" not in ours else float(100 * backward_transfer(result.scores(play), "all").mean())
-        late = float(100 * late_performance(result.scores(play)).mean())
+        changed = percent(backward_transfer(result.scores(play), "all"))
+        over_all = float(changed.mean()) if "BwT" in ours else None
+        late = float(percent(late_performance(result.scores(play))).mean())
         rows.append(Row(*group(result), result.label, len(result.seeds), ours, theirs, undefined, over_all, rank, result.mode(play), late))
     return rows
 
@@ -142,7 +143,8 @@ def by_seed(results: Sequence[Result], play: Play = "usual") -> str:
     """One line per run: its metrics, its heads, and where it lies."""
     lines = [["stream", "quality", "updates", "method", "play", "seed", *METRICS, "P_late", "heads", "run"]]
     for result in results:
-        found, late = per_seed(result, results, play), 100 * late_performance(result.scores(play))
+        found = per_seed(result, results, play)
+        late = percent(late_performance(result.scores(play)))
         for place, (seed, record) in enumerate(zip(result.seeds, result.records, strict=True)):
             values = (_cell(found[name][place]) if name in found else "" for name in METRICS)
             heads = str(max((grown.used for grown in record.growth()), default=""))

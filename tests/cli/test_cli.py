@@ -24,6 +24,8 @@ from comad.cli.play import Play
 from comad.cli.tasks import choose, find_stream, find_task
 from comad.cli.teams import Source
 from comad.cli.terminal import followed, progress
+from comad.envs.episodes import watch_first_success
+from comad.envs.navigation import Navigation
 from comad.envs.rollout import Outcome, RandomPlayer, episode_keys, rollout
 from comad.errors import UserError
 from comad.types import Task
@@ -146,7 +148,8 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
 OPTIONS = {
     "list": [],
     "doctor": ["--json"],
-    "play": ["RUN|TASK", "OUT.gif", "--random", "--task", "--greedy", "--seed"],
+    "demo": ["--stream", "--updates", "--episodes", "--data", "--out"],
+    "play": ["RUN|TASK", "OUT.gif", "--random", "--task", "--greedy", "--seed", "--won"],
     "evaluate": ["--random", "--stream", "--tasks", "--seed", "--episodes", "--json"],
     "train": ["comad"],
     "heads": ["PATH", "--held-out", "--samples", "--json"],
@@ -233,6 +236,43 @@ def test_play_writes_the_whole_episode(success: bool, ending: str, capsys: pytes
     with Image.open("new/out.gif") as gif:
         assert isinstance(gif, GifImageFile)
         assert gif.n_frames == length + 1
+
+
+def test_a_won_episode_is_the_first_one_that_the_world_calls_a_success(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ended = [bool(single_episode(seed).success[0]) for seed in range(100)]
+    begin = next(seed for seed in range(100) if not ended[seed] and not ended[seed + 1])
+    won = ended.index(True, begin)
+    assert main(["play", "--random", "cn-2", "won.gif", "--seed", str(begin), "--won"]) == 0
+    wrote, chosen = capsys.readouterr().out.splitlines()
+    assert wrote.endswith(", return 1.00, success") and won >= begin + 2
+    assert chosen == f"chosen: seed {won}, the first won episode of {won - begin + 1} played"
+    assert main(["play", "--random", "cn-2", "same.gif", "--seed", str(won)]) == 0
+    assert Path("won.gif").read_bytes() == Path("same.gif").read_bytes()
+
+
+def test_in_the_end_of_a_won_episode_every_landmark_has_an_agent_of_its_own() -> None:
+    env = envs.make("cn-2")
+    assert isinstance(env, Navigation)
+    found = watch_first_success(env, RandomPlayer(env.spec), range(100))
+    assert found
+    seed, episode = found
+    agents = np.asarray(episode.worlds.agents)[episode.length]
+    landmarks = np.asarray(episode.worlds.landmarks)[episode.length]
+    in_reach = np.abs(agents[:, None] - landmarks[None]).max(-1) <= env.reach
+    assert in_reach.diagonal().all() or in_reach[:, ::-1].diagonal().all()
+    assert watch_first_success(env, RandomPlayer(env.spec), range(seed)) is None
+
+
+def test_where_no_episode_is_won_that_is_said_and_nothing_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first = 4294967290  # the largest seed is five more
+    words = f"play --random cn-4-9x9-1t out.gif --won --seed {first}"
+    assert main(words.split()) == 2 and list(Path().iterdir()) == []
+    said = f"none of 6 episodes on cn-4-9x9-1t-2r from --seed {first} on was won; try another seed"
+    assert said in capsys.readouterr().err
 
 
 def test_play_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from comad.cli import grid as verb
@@ -56,8 +57,11 @@ def test_finished_runs_are_not_made_again_and_failures_are_named(
     assert [cell.seed for cell in asked] == [1]
     out, err = capsys.readouterr()
     assert "P 50.0" in out and "cn-expert/ft-seed1 failed: comad: there is no dataset" in out and "cn-expert/ft-seed1 begins" in err
+    assert "1 of 2 runs in runs are finished and kept" in out
     place(1)
     assert main(WORDS) == 0 and [cell.seed for cell in asked] == [1]
+    out, err = capsys.readouterr()
+    assert "2 of 2 runs in runs are finished and kept" in out and err == ""
 
 
 def test_time_left_does_not_count_what_starting_took(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +97,29 @@ def test_time_left_is_told_from_where_a_run_went_on(monkeypatch: pytest.MonkeyPa
         clock[0] += 60
         board.note(Waited())
     assert "about 119 min left" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_lines_of_progress_fit_and_come_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    grid = Grid(streams=("lbf",), qualities=("medium",), methods=("ft", "comad-plus"))
+    cells = list(grid.cells())
+    board = verb.Board(cells, Path("runs"))
+    for cell in cells:
+        board.note(Started(cell, 1))
+    begun = ["lbf-medium/ft-seed0 begins", "lbf-medium/comad-plus-seed0 begins"]
+    assert capsys.readouterr().err.splitlines() == begun
+    lines = {}
+    for second in range(1, 121):
+        clock[0] += 1
+        board.note(Waited())
+        if line := capsys.readouterr().err:
+            lines[second] = line
+    assert max(np.diff([0, *lines, 120])) <= 5 and max(map(len, lines.values())) <= 80
+    assert lines[4] == "0 of 2 runs finished after 4 s; ft begins, comad-plus begins\n"
 
 
 @pytest.mark.parametrize(

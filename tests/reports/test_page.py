@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ from placed import command, place
 
 from comad.reports.page import build, collect
 from comad.reports.results import Flaw, Result, gather
+
+NODE = shutil.which("node")
 
 
 def page_of(results: list[Result], flaws: list[Flaw]) -> str:
@@ -37,6 +42,21 @@ def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
     assert shown["curves"]["seen"]["mean"] == [0.0, 1.0, 0.5, 0.85] and shown["curves"]["tasks"][1]["std"] == [0.0, 0.0, 0.0, 0.1]
     assert result["published"]["P"] == [99.26, 0.08] and result["seeds"] == [0, 1]
     assert result["heads"] == [{"task": "first", "head": 0, "reused": False, "used": 1, "scores": [], "own": 2.0, "noise": -3.0, "P": 50.0}]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs Node.js")
+def test_the_page_writes_numbers_as_python_does() -> None:
+    """Tries whatever 32 episodes of five tasks can add up to, with rounding errors and without."""
+    values = [*(points * 0.625 for points in range(161)), -21.25, -0.04, 84.95, 78.35]
+    values += [100 * (points / 160) for points in range(161)]
+    source = (files("comad.reports") / "page" / "base.js").read_text()
+    program = re.search(r"^const number = .*?;(?=\nconst )", source, re.M | re.S)
+    assert program
+    written = f"{json.dumps(values)}.map((value) => number(value))"
+    script = f"{program[0]} console.log(JSON.stringify({written}));"
+    done = subprocess.run([str(NODE), "-e", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [f"{round(value, 6):.1f}" for value in values]
+    assert {"21.2", "28.8", "-21.2"} <= set(json.loads(done.stdout))
 
 
 @pytest.mark.promise("page")

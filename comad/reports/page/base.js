@@ -18,7 +18,13 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const number = (value, sign = false) => (sign && value > 0 ? "+" : "") + value.toFixed(1);
+// As Python writes it, so that tables and page show the same number:
+// without rounding errors, and of the two tenths beside x.25 the even one.
+const number = (value, sign = false) => {
+  const exact = Math.round(1e6 * value) / 1e6, tie = Math.abs(exact) % 1 === 0.25;
+  const even = tie ? exact - 0.05 * Math.sign(exact) : exact;
+  return (sign && value > 0 ? "+" : "") + even.toFixed(1);
+};
 const matches = (result) => (!state.stream || result.stream === state.stream) && (!state.quality || result.quality === state.quality) && !state.hidden.has(result.label);
 const chosen = () => data.results.filter(matches);
 const placeOf = (result) => `${result.stream} · ${result.quality} · ${result.updates.toLocaleString("en")} updates per task`;
