@@ -4,7 +4,6 @@ Files come from other people, so nothing in them is believed: how much is read i
 back everything the file says. An episode of L steps fills L + 1 moments; ``terminated`` stands at the last step, not at the extra moment.
 """
 
-import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import h5py
 import numpy as np
 
 from comad.datasets.flat import flatten, split
+from comad.datasets.hdf5_storage import check_density, check_stored, read_filled, read_moments
 from comad.datasets.layout import Values, columns, decode, episode_starts
 from comad.datasets.store import Dataset, write
 from comad.envs import make
@@ -24,12 +24,8 @@ from comad.errors import UserError
 from comad.files import sha256, write_bytes
 from comad.types import Discrete, Spec
 
-MOST_NUMBERS = 2_000_000_000
-"""Numbers in one field that are still believed."""
-DENSEST = 1032
-"""Bytes that one byte of a gzip stream can stand for at most: a field that claims more is not in the file."""
 BLOCK = 256
-"""Episodes read or written at once, so that the padding of a whole file never lies in memory."""
+"""Episodes written at once, so that the padding of a whole file never lies in memory."""
 
 AXES = ("episodes", "moments")
 
@@ -176,8 +172,11 @@ def _read(path: Path, task: str) -> Recording:
                 if found != wanted:
                     owner = "filled" if axis == "episodes" else task
                     raise UserError(f"{path}: {name} has {found} {axis} where {owner} has {wanted}; is it a file of another task?")
-        filled = _prefixes(path, arrays["filled"][..., 0])
-        return Recording(path, spec, {name: _moments(array, filled) for name, array in arrays.items()}, filled)
+        size = file.id.get_filesize()
+        check_stored(str(path), arrays, size)
+        filled = _prefixes(path, arrays["filled"])
+        check_density(str(path), int(filled.sum()), arrays, size)
+        return Recording(path, spec, {name: read_moments(array, filled) for name, array in arrays.items()}, filled)
 
 
 @contextmanager
@@ -195,7 +194,7 @@ def _opened(path: Path) -> Iterator[h5py.File]:
 
 
 def _plain_array(path: Path, file: h5py.File, name: str) -> h5py.Dataset:
-    """A field that lies in this file, is of the right kind, and is really as large as it claims."""
+    """A field that lies in this file and is of the right kind; none of its values is read yet."""
     key = name.encode()
     if not file.id.links.exists(key):
         raise UserError(f"{path}: has no field {name!r}; the layout needs {', '.join(FIELDS)}")
@@ -211,40 +210,20 @@ def _plain_array(path: Path, file: h5py.File, name: str) -> h5py.Dataset:
         raise UserError(f"{path}: {name} holds {array.dtype} where {field.dtype} is expected; convert it first")
     if len(shape) != len(AXES + field.axes):
         raise UserError(f"{path}: {name} has shape {shape}, but its axes must be {', '.join(AXES + field.axes)}")
-    if array.size > MOST_NUMBERS or array.nbytes > DENSEST * array.id.get_storage_size():
-        raise UserError(f"{path}: {name} claims {array.size} numbers, more than the file can hold; get a fresh copy")
-    if not _complete(array):
-        raise UserError(f"{path}: {name} is not all there; get a fresh copy")
     return array
 
 
-def _complete(array: h5py.Dataset) -> bool:
-    """Whether every part of an array is stored, packed as the file says; HDF5 itself would read zeros where one is missing."""
-    if array.chunks is None:
-        return bool(array.id.get_storage_size() >= array.nbytes)
-    corners = itertools.product(*(range(0, size, step) for size, step in zip(array.shape, array.chunks, strict=True)))
-    return all(array.id.read_direct_chunk(corner)[0] == 0 for corner in corners)
-
-
-def _prefixes(path: Path, filled: np.ndarray) -> np.ndarray:
+def _prefixes(path: Path, array: h5py.Dataset) -> np.ndarray:
     """[episode, time] where a moment was recorded, if every episode is recorded from its beginning on."""
-    wrong = (filled != 0) & (filled != 1)
+    filled = read_filled(array)
+    wrong = filled > 1
     wrong[:, 1:] |= filled[:, 1:] > filled[:, :-1]
     wrong[:, :2] |= filled[:, :2] != 1
     if wrong.any():
         episode, time = np.argwhere(wrong)[0].tolist()
         expected = "must be ones, two at least, then zeros"
-        raise UserError(f"{path}: filled[{episode}, {time}, 0] is {filled[episode, time]}, but an episode's {expected}; get a fresh copy")
+        raise UserError(f"{path}: filled[{episode}, {time}, 0] is {array[episode, time, 0]}, but an episode's {expected}; get a fresh copy")
     return filled.astype(bool)
-
-
-def _moments(array: h5py.Dataset, filled: np.ndarray) -> np.ndarray:
-    """The recorded moments of a field, floats in single precision."""
-    chunk = array.chunks[0] if array.chunks else 1
-    step = chunk * max(1, BLOCK // chunk)
-    moments = np.concatenate([array[first : first + step][filled[first : first + step]] for first in range(0, len(filled), step)])
-    with np.errstate(over="ignore"):
-        return moments.astype(np.float32) if moments.dtype.kind == "f" else moments
 
 
 def _check(recording: Recording) -> None:
