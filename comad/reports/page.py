@@ -16,7 +16,7 @@ from comad import theory
 from comad.errors import MALFORMED, UserError
 from comad.metrics import Summary, late_performance, percent, performance_over_time, summarize
 from comad.reports.overall import Overall, overall
-from comad.reports.results import UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal
+from comad.reports.results import UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal, vanished
 from comad.reports.tables import main_table
 from comad.reports.variations import families, orders, orphans
 from comad.runs.folder import journal_path, read_settings
@@ -89,6 +89,8 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command, 
             try:
                 shown["going"].append(going(flaw.path, flaw.standing))
             except (UserError, *MALFORMED) as error:
+                if vanished(flaw.path):
+                    continue
                 shown["flaws"].append(f"{flaw.path} does not describe a training ({error!r})")
     return json.dumps(shown, separators=(",", ":"), allow_nan=False)
 

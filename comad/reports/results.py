@@ -20,7 +20,7 @@ from comad.metrics import (
     performance,
     summarize,
 )
-from comad.runs.folder import damaged_cost, differences, is_number
+from comad.runs.folder import SETTINGS, damaged_cost, differences, disk_errors, is_number
 from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, look
 
@@ -28,6 +28,8 @@ Metric = Literal["P", "FwT", "BwT"]
 METRICS: tuple[Metric, ...] = ("P", "FwT", "BwT")
 Place = tuple[str, str]
 """Stream and quality of the data."""
+LISTINGS = 20
+"""Times that folders are listed while runs vanish from them."""
 SCRATCH = "fs"
 """The method whose curves are the reference of forward transfer."""
 UNDEFINED: dict[str, tuple[Metric, ...]] = {"mt": ("FwT", "BwT"), SCRATCH: ("FwT",)}
@@ -88,18 +90,42 @@ Departures = Callable[[Mapping[str, Any]], Sequence[str]]
 
 def gather(folders: Iterable[Path], departures: Departures = lambda identity: ()) -> tuple[list[Result], list[Flaw]]:
     """The results of all runs in some folders, and the runs that are damaged or not finished."""
+    return read_runs(runs_in(folders), departures)
+
+
+def runs_in(folders: Iterable[Path]) -> list[Path]:
+    """Returns the folders of all runs in some folders; where one vanishes while they are listed, the list is made anew."""
+    folders = tuple(folders)
+    listings = 0
+    while True:
+        try:
+            return list(dict.fromkeys(path for folder in folders for path in find_runs(folder)))
+        except FileNotFoundError:
+            listings += 1
+            if listings == LISTINGS:
+                raise
+
+
+def vanished(path: Path) -> bool:
+    """Whether a run that was listed is none any more: it was removed in the meantime, and is no flaw of anything."""
+    return not (path / SETTINGS).exists()
+
+
+def read_runs(paths: Iterable[Path], departures: Departures) -> tuple[list[Result], list[Flaw]]:
+    """The results of these runs, and those that are damaged or not finished; what has vanished since it was listed is left out."""
     groups: dict[tuple[str, str, int, str], list[RunRecord]] = {}
     flaws: list[Flaw] = []
-    for path in dict.fromkeys(path for folder in folders for path in find_runs(folder)):
+    for path in paths:
         try:
-            record = read_run(path)
-            if (standing := look(path)) and not standing.finished:
-                flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
-                continue
-            key = _key(record, departures)
-            flaws += _noticed(record)
+            with disk_errors(path):
+                record = read_run(path)
+                if (standing := look(path)) and not standing.finished:
+                    flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
+                    continue
+                key = _key(record, departures)
+                flaws += _noticed(record)
         except UserError as error:
-            flaws.append(Flaw(path, str(error)))
+            flaws += [] if vanished(path) else [Flaw(path, str(error))]
         except MALFORMED as error:
             flaws.append(Flaw(path, f"{path} does not describe a training ({error!r})"))
         else:

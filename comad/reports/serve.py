@@ -3,18 +3,17 @@
 import hashlib
 import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError
+from comad.escaping import harmless
+from comad.reports.bounded_server import AT_ONCE, DEADLINE, BoundedServer
 from comad.reports.page import Command, build, collect, policy
-from comad.reports.results import Departures, gather
-from comad.runs.record import find_runs
+from comad.reports.results import Departures, Flaw, read_runs, runs_in
 
 HOST = "127.0.0.1"
-PATIENCE = 30.0
-"""Seconds in which somebody who has called must say what for."""
 NAMES = ("127.0.0.1", "localhost")
 """What a browser may call this machine. A page from elsewhere that was made to point here calls it otherwise."""
 
@@ -40,36 +39,60 @@ class Watched:
 
     def _look(self) -> None:
         with self._lock:
-            seen = _fingerprint(self.folders)
+            runs, gone = _listed(self.folders)
+            seen = _fingerprint(runs), gone
             if seen != self._seen:
-                data = collect(*gather(self.folders, self.departures), self.command)
+                results, flaws = read_runs(runs, self.departures)
+                data = collect(results, [*flaws, *gone], self.command)
                 self._page, self._data = build(data, watched=True).encode(), data.encode()
                 self._seen = seen
 
 
-def serve(folders: Sequence[Path], port: int, command: Command, departures: Departures) -> ThreadingHTTPServer:
+def serve(
+    folders: Sequence[Path],
+    port: int,
+    command: Command,
+    departures: Departures,
+    at_once: int = AT_ONCE,
+    deadline: float = DEADLINE,
+) -> BoundedServer:
     """A server that is ready to be let loose; port 0 takes a free one."""
+    runs_in(folders)  # a folder that is not there is named before anybody asks
     watched = Watched(folders, command, departures)
-    watched.data()  # what is wrong with the folders is said before anybody asks
+    watched.data()
 
     class Handler(BaseHTTPRequestHandler):
         server_version, sys_version = "comad", ""
-        timeout = PATIENCE
+        timeout = deadline
+        server: BoundedServer
+        raw_requestline: bytes
+
+        def parse_request(self) -> bool:
+            """Whether a whole request line came; half of one is not guessed at."""
+            return self.raw_requestline.endswith(b"\n") and super().parse_request()
 
         def do_GET(self) -> None:
+            self.server.await_answer(self.connection)
+            found = self.find()
+            self.server.await_client(self.connection)
+            self.answer(*found)
+
+        def find(self) -> tuple[int, str, bytes, str | None]:
+            """Status, kind, body and tag of the answer."""
             if self.headers.get("Host", "").rsplit(":", 1)[0] not in NAMES:
-                return self.answer(403, "text/plain", b"this server answers its own machine only")
+                return 403, "text/plain", b"this server answers its own machine only", None
             try:
                 if self.path in ("/", "/index.html"):
-                    return self.answer(200, "text/html; charset=utf-8", watched.page())
+                    return 200, "text/html; charset=utf-8", watched.page(), None
                 if self.path == "/data.json":
                     data, tag = watched.data()
-                    if self.headers.get("If-None-Match") == tag:
-                        return self.answer(304, "application/json", b"", tag)
-                    return self.answer(200, "application/json", data, tag)
+                    fresh = self.headers.get("If-None-Match") != tag
+                    return (200, "application/json", data, tag) if fresh else (304, "application/json", b"", tag)
             except UserError as error:
-                return self.answer(500, "text/plain; charset=utf-8", str(error).encode())
-            return self.answer(404, "text/plain", b"there is nothing of that name")
+                return 500, "text/plain; charset=utf-8", harmless(str(error)).encode(), None
+            except Exception as error:  # the next request may do better, so the server stays
+                return 500, "text/plain; charset=utf-8", harmless(f"the page could not be made ({error!r})").encode(), None
+            return 404, "text/plain", b"there is nothing of that name", None
 
         def answer(self, status: int, kind: str, body: bytes, tag: str | None = None) -> None:
             """Send it, never to be kept by anybody on the way."""
@@ -92,19 +115,30 @@ def serve(folders: Sequence[Path], port: int, command: Command, departures: Depa
             """Say nothing of each request."""
 
     try:
-        return ThreadingHTTPServer((HOST, port), Handler)
+        return BoundedServer((HOST, port), Handler, at_once, deadline)
     except OSError as error:
         raise UserError(f"port {port} of this machine cannot be used ({error.strerror}); give another with --port") from error
 
 
-def _fingerprint(folders: Sequence[Path]) -> list[tuple[str, int, int]]:
+def _listed(folders: Sequence[Path]) -> tuple[list[Path], list[Flaw]]:
+    """All runs in the folders, and which folders are gone."""
+    runs, gone = [], []
+    for folder in folders:
+        try:
+            runs += runs_in([folder])
+        except UserError as error:
+            gone.append(Flaw(folder, str(error)))
+    return list(dict.fromkeys(runs)), gone
+
+
+def _fingerprint(runs: Sequence[Path]) -> list[tuple[str, int, int]]:
     """What changes whenever a run writes something that the page shows."""
     found = []
-    for run in (run for folder in folders for run in find_runs(folder)):
-        for path in sorted((*run.glob("*.jsonl"), *run.glob("*.json"))):
-            try:
+    for run in runs:
+        try:
+            for path in sorted((*run.glob("*.jsonl"), *run.glob("*.json"))):
                 about = path.stat()
-            except FileNotFoundError:
-                continue  # replaced in this very moment
-            found.append((str(path), about.st_size, about.st_mtime_ns))
+                found.append((str(path), about.st_size, about.st_mtime_ns))
+        except OSError:
+            found.append((str(run), -1, -1))  # replaced or removed in this very moment: the next look tells
     return found
