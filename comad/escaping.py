@@ -55,7 +55,7 @@ def label(text: str) -> str:
 def file_name(text: str) -> str:
     """Returns a name for a file in one folder: the text itself if it is one, else a part of it and its hash."""
     plain = re.sub(r"[^A-Za-z0-9._+-]", "_", text)
-    if plain == text and len(text) <= LONGEST_FILE_NAME and not text.startswith("."):
+    if text and plain == text and len(text) <= LONGEST_FILE_NAME and not text.startswith("."):
         return text
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{plain[:LONGEST_FILE_NAME].lstrip('.')}-{digest}"

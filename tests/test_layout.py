@@ -10,10 +10,11 @@ from comad.policy import Policy
 
 PACKAGE = Path(__file__).parent.parent / "comad"
 
-EVERYONE = {"errors", "ranges", "settings", "types", "tokens", "files", "checkpoint"}
+EVERYONE = {"errors", "escaping", "ranges", "settings", "types", "tokens", "files", "checkpoint"}
 """The nouns, and how they get to disk: all stages may use them."""
 ALLOWED = {
     "errors": set(),
+    "escaping": set(),
     "failpoints": set(),
     "ranges": {"errors"},
     "settings": set(),
@@ -43,11 +44,12 @@ ALLOWED = {
     "encounters": EVERYONE | {"methods", "runs", "policy", "portrait", "training"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
     "grid": {"errors", "files", "ranges", "runs", "failpoints"},
-    "reports": {"errors", "files", "metrics", "theory", "runs"},
+    "reports": {"errors", "escaping", "files", "metrics", "theory", "runs"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},
 }
-WITHOUT_JAX = {"errors", "failpoints", "memory", "files", "streams", "metrics", "theory", "runs", "tracking", "grid", "reports"}
+WITHOUT_JAX = {"errors", "escaping", "failpoints", "memory", "files", "streams", "metrics", "theory", "runs", "tracking", "grid"}
+WITHOUT_JAX |= {"reports"}
 
 
 def imports(source: str) -> set[str]:

@@ -1,6 +1,5 @@
 """The command line: one verb per file, each a frozen dataclass whose fields are its options. The only place that prints."""
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -9,6 +8,7 @@ import tyro
 
 from comad import __version__
 from comad.cache import enable_compile_cache
+from comad.cli import standard_streams
 from comad.cli.bench import Bench
 from comad.cli.collect import Collect
 from comad.cli.commands import SPELLING
@@ -23,7 +23,6 @@ from comad.cli.options import OPTIONS, as_option
 from comad.cli.play import Play
 from comad.cli.portrait import Portrait
 from comad.cli.report import Report
-from comad.cli.terminal import harmless
 from comad.cli.train import Train
 from comad.cli.verify import Verify
 from comad.cli.watch import Watch
@@ -60,12 +59,16 @@ VERBS: dict[str, Callable[..., Verb]] = {
 DESCRIPTION = """Teams that learn one task after another from recorded data.
 
 'comad VERB --help' explains a verb, 'comad --version' tells the version."""
-WRONG_INPUT, INTERRUPTED, UNHEARD = 2, 130, 141
+WRONG_INPUT, INTERRUPTED = 2, 130
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run ``comad`` with these arguments, by default those of the process, and return its exit code."""
-    arguments = sys.argv[1:] if argv is None else argv
+    standard_streams.prepare()
+    return standard_streams.finish(_run(sys.argv[1:] if argv is None else argv))
+
+
+def _run(arguments: list[str]) -> int:
     try:
         if arguments == ["--version"]:
             print(f"comad {__version__}")
@@ -76,16 +79,15 @@ def main(argv: list[str] | None = None) -> int:
         verb.run()
         sys.stdout.flush()
     except UserError as error:
-        print("comad:", harmless(" ".join(str(error).split())), file=sys.stderr)
+        standard_streams.complain(str(error))
         return WRONG_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read along, such as 'head', has seen enough; Python would complain once more when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNHEARD
+        return standard_streams.UNHEARD
     except OSError as error:  # a full disk, a folder without rights: the same again would end the same
-        print("comad:", f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})", file=sys.stderr)
+        if standard_streams.finish(0) == 0:
+            standard_streams.complain(f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})")
         return WRONG_INPUT
     except SystemExit as stop:  # from tyro: 0 after showing help, 2 after saying what it could not parse
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)

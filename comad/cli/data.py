@@ -1,14 +1,14 @@
 """`comad data`: look at datasets, check and mix them, bring other people's in and take one's own out."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from comad import envs, streams
+from comad import envs
 from comad.cli.mix import Mix
+from comad.cli.published import read_published
 from comad.cli.terminal import show_lines, show_table
 from comad.datasets import library
 from comad.datasets.hdf5 import export_hdf5, import_hdf5, world_name
@@ -272,31 +272,6 @@ def show_actions(dataset: Dataset) -> None:
         for name, count in zip(names, counts, strict=True)
     ]
     show_table("Actions taken", ("action", "times", "share", ""), rows)
-
-
-COLUMNS = {"stream", "task", "quality", "avg_length", "avg_return"}
-"""That a published table must have."""
-
-
-def read_published(path: Path) -> dict[tuple[str, str], dict[str, str]]:
-    """Published rows by world and quality."""
-    try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-        if missing := COLUMNS - set(reader.fieldnames or ()):
-            raise KeyError(*sorted(missing))
-        worlds = {_published_name(stream.name, task.name): task.env for stream in streams.STREAMS.values() for task in stream.tasks}
-        known = [(worlds.get(_published_name(row["stream"], row["task"])), row) for row in rows]
-    except (OSError, KeyError, AttributeError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: not a table with the columns stream, task, quality, avg_length, avg_return ({error})") from error
-    return {(env, row["quality"]): row for env, row in known if env}
-
-
-def _published_name(stream: str, task: str) -> tuple[str, str]:
-    """A task as tables call it: with or without its stream before it, in whatever letters, and the Ant's streams without the Ant."""
-    family = stream.lower().removeprefix("ant-")
-    return family, task.lower().replace("-", "_").removeprefix(f"{family}_")
 
 
 def of_expert(dataset: Dataset, all_found: list[Dataset]) -> str:

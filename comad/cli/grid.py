@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from comad import envs, tracking
 from comad.cli.commands import SPELLING, changed
@@ -18,6 +19,7 @@ from comad.cli.options import OPTIONS, as_option
 from comad.cli.tasks import find_stream
 from comad.cli.terminal import duration, pause, show_lines, show_table
 from comad.errors import OutOfRangeError, UserError
+from comad.escaping import harmless
 from comad.grid.cells import Cell, Grid, Variant, read_grid, told_apart, with_profile
 from comad.grid.local import Ended, Event, Started, Workshop, share, this_program
 from comad.grid.pace import Pace, seconds_left
@@ -246,7 +248,7 @@ class Board:
 
     def say(self, line: str) -> None:
         """A line above the table."""
-        (self.live.console if self.live else Console(stderr=True)).print(line, markup=False, highlight=False, soft_wrap=True)
+        (self.live.console if self.live else Console(stderr=True)).print(harmless(line), markup=False, highlight=False, soft_wrap=True)
 
     def left(self) -> str:
         """How long all that is not finished will take, as far as can be told."""
@@ -268,7 +270,7 @@ class Board:
         for column in columns:
             table.add_column(column)
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(Text(harmless(cell)) for cell in row))
         return table
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

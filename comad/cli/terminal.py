@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from comad.cli.standard_streams import STDOUT
+from comad.escaping import harmless
+
 Thing = TypeVar("Thing")
 PLAIN_SECONDS, LONGEST_PAUSE = 4.0, 30.0
 """Seconds between two lines of progress where no bar can be drawn: at first, and at most."""
@@ -28,30 +31,39 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
         table.add_column(harmless(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*[harmless(str(value)) for value in row])
-    _console().print(table)
+    with _naming_stdout():
+        _console().print(table)
 
 
 def show_lines(lines: Sequence[str]) -> None:
     """Print lines of text, each in one piece."""
-    for line in lines:
-        _console().print(harmless(line), soft_wrap=True)
-
-
-def harmless(text: str) -> str:
-    """Text that a terminal only shows: what would move its cursor, color it or change its title is spelled out."""
-    return text.translate(_SPELLED)
+    with _naming_stdout():
+        for line in lines:
+            _console().print(harmless(line), soft_wrap=True)
 
 
 def show_json(value: Any) -> None:
     """Print one JSON document and nothing else."""
-    print(json.dumps(value, indent=2))
+    text = json.dumps(value, indent=2).replace("\x7f", "\\u007f")  # the one control character that JSON leaves as it is
+    with _naming_stdout():
+        print(text)
+
+
+@contextmanager
+def _naming_stdout() -> Iterator[None]:
+    """Tells by the error of a full disk that it was standard output that could not be written."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or STDOUT
+        raise
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
     """A bar with the time left on stderr while something takes long; where that is no terminal, a plain line now and then."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -82,7 +94,7 @@ def _plain_lines(bar: Progress, wanted: bool) -> Iterator[None]:
         while not done.wait(pause(time.monotonic() - began)):
             for task in bar.tasks:
                 left = f", {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
-                print(f"{task.description}: {task.percentage:.0f} %{left}", file=sys.stderr, flush=True)
+                print(f"{harmless(task.description)}: {task.percentage:.0f} %{left}", file=sys.stderr, flush=True)
 
     speaker = threading.Thread(target=speak, daemon=True)
     if wanted:
@@ -106,9 +118,6 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{minutes}:{rest:02} min" if minutes < 10 else f"{seconds / 60:.0f} min"
-
-
-_SPELLED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 def _is_number(text: str) -> bool:

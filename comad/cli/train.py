@@ -20,6 +20,7 @@ from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
 from comad.cli.terminal import progress, show_lines, show_table
 from comad.errors import UserError
+from comad.escaping import harmless
 from comad.grid.local import STARTED_BY
 from comad.machine import use_cores
 from comad.methods import METHODS
@@ -165,7 +166,7 @@ class Display:
     def say(self, lines: Sequence[str]) -> None:
         """Lines that stay above the bar."""
         for line in lines:
-            self.bar.console.print(line, markup=False, highlight=False)
+            self.bar.console.print(harmless(line), markup=False, highlight=False)
 
     def show(self, event: Event) -> None:
         """Take notice of an event."""
@@ -181,7 +182,7 @@ class Display:
                 self.rate = f"  {(event.updates - self.clock[1]) / (now - self.clock[0]):.0f} updates/s"
             self.clock, self.done = (now, event.updates), event.updates
         if not isinstance(event, Stopped):
-            self.bar.update(self.bar_task, completed=self.done, description=f"{name}{self.rate}  scores {self.scores}")
+            self.bar.update(self.bar_task, completed=self.done, description=f"{harmless(name)}{self.rate}  scores {self.scores}")
 
 
 def describe_choice(task: str, heads: dict[str, Any]) -> str:

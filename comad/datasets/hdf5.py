@@ -21,6 +21,7 @@ from comad.envs import make
 from comad.envs.starcraft_maps import is_starcraft, starcraft_map
 from comad.envs.vectors import has_healers, widths
 from comad.errors import UserError
+from comad.escaping import harmless
 from comad.files import sha256, write_bytes
 from comad.types import Discrete, Spec
 
@@ -82,7 +83,7 @@ def import_hdf5(source: Path, task: str, quality: str, destination: Path) -> Dat
         recording = _read(path, task)
         parts.append(_values(recording))
         limits.append(recording.spec.limit)
-        files.append({"name": path.name, "sha256": sha256(path)})
+        files.append({"name": harmless(path.name), "sha256": sha256(path)})
         if limits[-1] != limits[0]:
             raise UserError(f"{path}: has room for {limits[-1]} steps where {files[0]['name']} has {limits[0]}; import them one by one")
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

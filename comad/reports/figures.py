@@ -1,5 +1,6 @@
 """Pictures for papers and slides, as PNG and SVG: scores, curves, matrices, variations, the toy. Drawn without a screen."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from comad import theory
+from comad import escaping, theory
 from comad.metrics import performance_over_time
 from comad.reports.results import Result, place_of, published, summaries
 from comad.reports.variations import families
@@ -26,7 +27,11 @@ LOOK: Any = {
     "font.size": 9,
     "legend.frameon": False,
     "svg.hashsalt": "comad",
+    # Names are text: neither formulas nor TeX, which would run.
+    "text.parse_math": False,
+    "text.usetex": False,
 }
+DPI, MOST_PIXELS = 160, 5e7
 Plan = tuple[str, Callable[[], Figure]]
 """A figure's name, and how to draw it."""
 
@@ -56,12 +61,15 @@ def save(figure: Plan, folder: Path) -> None:
     """Draw a figure into a folder, as PNG and as SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     name, draw = figure
-    with mpl.rc_context(LOOK):
+    with mpl.rc_context(LOOK), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a name in letters that the font lacks, or too long for its place
         drawn = draw()
+        # However many tasks and methods there are, the picture stays one that can be opened.
+        dpi = min(DPI, np.sqrt(MOST_PIXELS / np.prod(drawn.get_size_inches())))
         for kind in ("png", "svg"):
             # Without the day and the program, so that the same runs give the same file.
             stamp: dict[str, Any] = {"Software": None} if kind == "png" else {"Date": None}
-            drawn.savefig(folder / f"{name}.{kind}", dpi=160, bbox_inches="tight", metadata=stamp)
+            drawn.savefig(folder / f"{escaping.file_name(name)}.{kind}", dpi=dpi, bbox_inches="tight", metadata=stamp)
 
 
 def _labels(results: Sequence[Result]) -> list[str]:
@@ -83,7 +91,9 @@ def scores(here: Sequence[Result], results: Sequence[Result], colors: dict[str, 
         if theirs:
             axes.plot([place - 0.42, place + 0.42], [theirs[0]] * 2, color="black", linestyle=":", linewidth=1.2)
         axes.annotate(f"{reached.mean:.1f}", (place, max(reached.mean, reached.high) + 1), ha="center", fontsize=8)
-    axes.set_xticks(range(len(found)), [result.label for _, result in found], rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_xticks(
+        range(len(found)), [escaping.label(result.label) for _, result in found], rotation=40, ha="right", rotation_mode="anchor"
+    )
     axes.set_ylim(0, 110)
     axes.set_ylabel("P")
     axes.set_title(f"{_title(here[0])}; dotted: published", fontsize=9)
@@ -102,11 +112,11 @@ def curves(here: Sequence[Result], colors: dict[str, str], play: Play) -> Figure
         at = (np.arange(len(tasks))[:, None] + np.linspace(0, 1, reached.shape[-1])).ravel()
         mean, std = values.mean(0), values.std(0)
         look: dict[str, Any] = {"linewidth": 1.4} if result.label == result.method else {"linewidth": 0.8, "linestyle": (0, (4, 2))}
-        axes.plot(at, mean, color=colors[result.label], label=result.label, **look)
+        axes.plot(at, mean, color=colors[result.label], label=escaping.label(result.label), **look)
         axes.fill_between(at, np.clip(mean - std, 0, 100), np.clip(mean + std, 0, 100), color=colors[result.label], alpha=0.15, linewidth=0)
     for border in range(1, len(tasks)):
         axes.axvline(border, color="0.8", linestyle="--", linewidth=0.8, zorder=0)
-    axes.set_xticks(np.arange(len(tasks)) + 0.5, tasks)
+    axes.set_xticks(np.arange(len(tasks)) + 0.5, [escaping.label(task) for task in tasks])
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(0, len(tasks))
     axes.set_ylim(0, 103)
@@ -131,10 +141,11 @@ def matrices(here: Sequence[Result], play: Play) -> Figure:
         axes.imshow(values, cmap="RdYlGn", vmin=0, vmax=100, alpha=0.75)
         for after, on in np.ndindex(values.shape):
             axes.text(on, after, f"{values[after, on]:.0f}", ha="center", va="center", fontsize=7)
-        axes.set_xticks(range(len(result.tasks)), result.tasks, rotation=90, fontsize=7)
-        axes.set_yticks(range(len(result.tasks)), result.tasks if axes in grid[:, 0] else [""] * len(result.tasks), fontsize=7)
+        tasks = [escaping.label(task) for task in result.tasks]
+        axes.set_xticks(range(len(tasks)), tasks, rotation=90, fontsize=7)
+        axes.set_yticks(range(len(tasks)), tasks if axes in grid[:, 0] else [""] * len(tasks), fontsize=7)
         axes.tick_params(length=0)
-        axes.set_title(result.label, fontsize=9)
+        axes.set_title(escaping.label(result.label), fontsize=9)
     figure.suptitle(f"{_title(here[0])}: after (row), on (column)", fontsize=9)
     return figure
 
@@ -148,11 +159,11 @@ def horizontal(bars: Sequence[tuple[str, Result]], results: Sequence[Result], co
         axes.barh(place, reached.mean, color=colors[result.label], height=0.7, alpha=1.0 if place == 0 else 0.75)
         axes.plot([reached.low, reached.high], [place, place], color="black", linewidth=1)
         axes.annotate(f"{reached.mean:.1f}", (max(reached.mean, reached.high) + 1, place), va="center", fontsize=8)
-    axes.set_yticks(range(len(bars)), [name for name, _ in bars])
+    axes.set_yticks(range(len(bars)), [escaping.label(name) for name, _ in bars])
     axes.invert_yaxis()
     axes.set_xlim(0, 110)
     axes.set_xlabel("P")
-    axes.set_title(f"{bars[0][1].label}, {_title(bars[0][1])}", fontsize=9)
+    axes.set_title(f"{escaping.label(bars[0][1].label)}, {_title(bars[0][1])}", fontsize=9)
     return figure
 
 
@@ -182,4 +193,4 @@ def toy() -> Figure:
 
 
 def _title(result: Result) -> str:
-    return f"{result.stream}, {result.quality} data, {result.updates:,} updates per task"
+    return f"{escaping.label(result.stream)}, {escaping.label(result.quality)} data, {result.updates:,} updates per task"

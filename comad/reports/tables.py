@@ -2,13 +2,13 @@
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from comad import escaping
 from comad.metrics import Summary, backward_transfer, late_performance, percent
 from comad.reports.overall import Overall
-from comad.reports.results import METRICS, UNDEFINED, Metric, Result, per_seed, published, summaries
+from comad.reports.results import METRICS, UNDEFINED, Metric, Place, Result, per_seed, published, summaries
 from comad.runs.record import Mode, Play
 
 
@@ -85,17 +85,11 @@ def markdown(rows: Sequence[Row], play: Play = "usual") -> str:
     for row in rows:
         reached = row.ours["P"]
         mark = {1: "**", 2: "*"}.get(row.rank or 0, "")
-        cells = (
-            row.stream,
-            row.quality,
-            f"{row.updates:,}",
-            row.label,
-            str(row.seeds),
-            f"{mark}{spread(row, 'P')}{mark}",
-        )
+        stream, quality, label = map(escaping.markdown, (row.stream, row.quality, row.label))
+        cells = (stream, quality, f"{row.updates:,}", label, str(row.seeds), f"{mark}{spread(row, 'P')}{mark}")
         interval = f"{reached.low:.1f} to {reached.high:.1f}" if row.seeds > 1 else ""
         shown = (*cells, interval, f"{row.late:.1f}", _published(row, "P"), _both(row, "FwT"), _both(row, "BwT"))
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |")
+        lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -105,14 +99,18 @@ def overall_markdown(rows: Sequence[Overall]) -> str:
         return ""
     lines = ["| updates | method | seeds | streams | mean P | interquartile mean |", "|---|---|---|---|---|---|"]
     for row in rows:
-        streams = ", ".join(" ".join(place) for place in row.places)
         if row.mean is None or row.middle is None:
-            shown = (f"missing on {', '.join(' '.join(place) for place in row.missing) or 'a common seed'}", "")
+            shown = (f"missing on {_places(row.missing) or 'a common seed'}", "")
         else:
             ends = [f" ({one.low:.1f} to {one.high:.1f})" if row.seeds > 1 else "" for one in (row.mean, row.middle)]
             shown = f"{row.mean.value:.1f}{ends[0]}", f"{row.middle.value:.1f}{ends[1]}"
-        lines.append(f"| {row.updates:,} | {row.label} | {row.seeds} | {streams} | {' | '.join(shown)} |")
+        cells = (f"{row.updates:,}", escaping.markdown(row.label), str(row.seeds), _places(row.places), *shown)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _places(places: Sequence[Place]) -> str:
+    return escaping.markdown(", ".join(" ".join(place) for place in places))
 
 
 def spread(row: Row, metric: Metric) -> str:
@@ -135,7 +133,8 @@ def comma_separated(rows: Sequence[Row]) -> str:
             spread = [ours.std, ours.low, ours.high] if ours and row.seeds > 1 else [None] * 3
             numbers += [ours.mean if ours else None, *spread, *theirs, row.difference(metric)]
         shown = (_cell(number) for number in (*numbers, row.backward_over_all, row.late))
-        lines.append([row.stream, row.quality, str(row.updates), row.label, row.mode, str(row.seeds), str(row.rank or ""), *shown])
+        stream, quality, label = map(escaping.csv_text, (row.stream, row.quality, row.label))
+        lines.append([stream, quality, str(row.updates), label, row.mode, str(row.seeds), str(row.rank or ""), *shown])
     return _written(lines)
 
 
@@ -148,8 +147,9 @@ def by_seed(results: Sequence[Result], play: Play = "usual") -> str:
         for place, (seed, record) in enumerate(zip(result.seeds, result.records, strict=True)):
             values = (_cell(found[name][place]) if name in found else "" for name in METRICS)
             heads = str(max((grown.used for grown in record.growth()), default=""))
-            about = (result.stream, result.quality, str(result.updates), result.label, result.mode(play))
-            lines.append([*about, str(seed), *values, _cell(late[place]), heads, str(record.path)])
+            stream, quality, label, path = map(escaping.csv_text, (result.stream, result.quality, result.label, str(record.path)))
+            about = (stream, quality, str(result.updates), label, result.mode(play))
+            lines.append([*about, str(seed), *values, _cell(late[place]), heads, path])
     return _written(lines)
 
 
@@ -176,7 +176,7 @@ def latex(rows: Sequence[Row], play: Play = "usual") -> str:
         if place != (place := (row.stream, row.quality, row.updates)):
             lines.append(r"\midrule")
         cells = [_latex_number(row, metric) for metric in METRICS]
-        stream, quality, label = (re.sub(r"([&%$#_{}])", r"\\\1", text) for text in (row.stream, row.quality, row.label))
+        stream, quality, label = map(escaping.latex, (row.stream, row.quality, row.label))
         lines.append(f"{stream} & {quality} & {row.updates} & {label} & {' & '.join(cells)} " + r"\\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 

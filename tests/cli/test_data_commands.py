@@ -1,6 +1,7 @@
 """Datasets and players as a person handles them on the command line."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -8,10 +9,9 @@ import pytest
 from recorded import record
 
 from comad.cli import main
-from comad.cli.data import read_published
+from comad.cli.published import MOST_CSV, read_published
 from comad.datasets.store import check, open_dataset, seal
 from comad.envs.navigation import published
-from comad.errors import UserError
 from comad.experts import library, qmix
 from comad.experts.library import SHIPPED, Card
 from comad.experts.qmix import Qmix
@@ -106,10 +106,40 @@ def test_published_tasks_are_found_under_the_names_that_tables_give_them(tmp_pat
     (tmp_path / "table.csv").write_text("stream,task,quality,avg_length,avg_return\n" + "".join(f"{row},expert,1,1\n" for row in rows))
     worlds = [world for world, _ in read_published(tmp_path / "table.csv")]
     assert worlds == ["cn-2", "ant-reward-45", "ant-dynamics-front", "protoss_10v11", "5m_vs_6m"]
-    for columns in ("stream,task", "stream,task,quality", "stream,task,quality,avg_length"):
-        (tmp_path / "table.csv").write_text(columns + "\n")
-        with pytest.raises(UserError, match="not a table with the columns stream, task, quality, avg_length, avg_return"):
-            read_published(tmp_path / "table.csv")
+
+
+HEADER = b"stream,task,quality,avg_length,avg_return\n"
+TABLES = {
+    "an empty file": (b"", r"has no column 'stream'; a published table has the columns stream, task, quality, avg_length, avg_return"),
+    "a header only": (HEADER, "has no row below its header"),
+    "a column missing": (b"stream,task,quality,avg_return\nCN,CN-2,expert,1\n", "has no column 'avg_length'"),
+    "blank lines": (b"\n\n\n", "has no column 'stream'"),
+    "a short row": (HEADER + b"CN,CN-2,expert,1,1\nCN,CN-2\n", "row 2 ends before its column 'quality'"),
+    "a giant field": (HEADER + b"CN,CN-2," + b"x" * 200_000 + b",1,1\n", r"cannot be read as a table \(field larger than field limit"),
+    "an open quotation": (HEADER + b'"CN,CN-2,expert,1,1\n', r"cannot be read as a table \("),
+    "no text": (b"\xff\xfe\x00", r"cannot be read as a table \('utf-8' codec"),
+    "much": (b" " * (MOST_CSV + 1), r"is \d+ bytes long"),
+    "a folder": (None, "is a folder, not a file"),
+}
+
+
+@pytest.mark.promise("hostile-files")
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_another_kind_is_one_clean_sentence(name: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(data / "cn-2" / "expert")
+    written, message = TABLES[name]
+    if written is None:
+        (tmp_path / "table.csv").mkdir()
+    else:
+        (tmp_path / "table.csv").write_bytes(written)
+    assert main(["data", "stats", "--against", "table.csv"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("comad: table.csv: ") and re.search(message, said) and said.count("\n") == 1 and "Error" not in said
+
+
+def test_a_table_may_begin_with_a_byte_order_mark_and_have_more_columns(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_bytes(b"\xef\xbb\xbf" + HEADER.strip() + b',"more, of it"\r\nCN,CN-2,expert,1,2,=3\r\n')
+    assert read_published(tmp_path / "table.csv")["cn-2", "expert"]["avg_return"] == "2"
 
 
 def test_verify_finds_damage_and_twins(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

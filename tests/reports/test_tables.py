@@ -159,7 +159,7 @@ def test_one_seed_is_not_told_as_certain_and_what_says_nothing_is_left_out(tmp_p
 def test_odd_names_do_not_break_the_forms(tmp_path: Path) -> None:
     place(tmp_path, "comad-a|b_50%&c", 0, [1.0, 1.0])
     rows = main_table(gather([tmp_path])[0])
-    assert r"comad-a\|b_50%&c" in markdown(rows) and r"comad-a|b\_50\%\&c" in latex(rows)
+    assert r"comad-a\|b\_50%\&c" in markdown(rows) and r"comad-a\textbar{}b\_50\%\&c" in latex(rows)
 
 
 def test_two_runs_of_one_name_must_be_one_experiment(tmp_path: Path) -> None:
