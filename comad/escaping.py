@@ -1,6 +1,7 @@
 """Text of strangers in each format that leaves the program: one function per format, used wherever that format is written."""
 
 import hashlib
+import json
 import re
 
 LONGEST_LABEL = 60
@@ -20,6 +21,9 @@ _LATEX = {
 }
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#!|~&$:^@]|(?<=www)\.", re.IGNORECASE)
 _FORMULA = re.compile(r"(^|[;,|])(\s*)(?=[-=+@\uff1d\uff0b\uff0d\uff20])")
+
+_JSON_ESCAPE = re.compile(r"\\(?:u(?:d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[0-9a-f]{4})|.)")
+"""One escape of ASCII-only JSON, the two halves of a rare character together."""
 
 
 def harmless(text: str) -> str:
@@ -45,6 +49,11 @@ def csv_text(text: str) -> str:
     return _FORMULA.sub(r"\1'\2", harmless(text))
 
 
+def json_text(document: str) -> str:
+    """Returns ASCII-only JSON in whose texts all characters are shown, as `harmless` spells them."""
+    return _JSON_ESCAPE.sub(lambda found: _shown(found[0]) if found[0][1] == "u" else found[0], document)
+
+
 def label(text: str) -> str:
     """Returns a name for a figure, cut where it is too long; Matplotlib leaves names out that begin with an underscore."""
     shown = harmless(text)
@@ -59,6 +68,12 @@ def file_name(text: str) -> str:
         return text
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{plain[:LONGEST_FILE_NAME].lstrip('.')}-{digest}"
+
+
+def _shown(escape: str) -> str:
+    letter: str = json.loads(f'"{escape}"')
+    spelled = harmless(letter)
+    return escape if spelled == letter else spelled.replace("\\", "\\\\")
 
 
 def _spelled(letter: str) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import unicodedata
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from reliability import tried
 
 from comad import escaping
-from comad.escaping import LONGEST_FILE_NAME, LONGEST_LABEL, csv_text, file_name, harmless, latex, markdown
+from comad.escaping import LONGEST_FILE_NAME, LONGEST_LABEL, csv_text, file_name, harmless, json_text, latex, markdown
 
 ACTIVE = (
     "\\&%$#_{}~^<>|\"'`-=+@*[]()!:;,.\t\r\n\x00\x1b\x7f\x9b\u061c\u200b\u200f\u202a\u202e\u2066\u2069\u2028\ufeff\ud800\udcff\U000e0041"
@@ -102,12 +103,26 @@ def check(text: str) -> None:
     assert harmless(shown) == shown
     assert typeset(latex(text)) == shown
     assert rendered(markdown(text)) == shown
+    document = json_text(json.dumps({text: [text, 1.5]}))
+    assert document.isascii() and json.loads(document) == {told(text): [told(text), 1.5]}
     for separator in ",;|\t":
         (row,) = csv.reader(io.StringIO(written(csv_text(text))), delimiter=",")
         assert row[0].replace("'", "") == shown.replace("'", "") and row[1:] == ["1.5"]
         for cell in row[0].split(separator):
             assert not re.match(r"\s*[-=+@\uff1d\uff0b\uff0d\uff20\t\r]", cell) or separator in ",\t"
     assert not re.match(r"\s*[-=+@\uff1d\uff0b\uff0d\uff20\t\r]", csv_text(text))
+
+
+def told(text: str) -> str:
+    """The text as a page has it: line breaks, tabs and the like are white space there, which does nothing."""
+    short = "\b\f\n\r\t"
+    return "".join(letter if letter in short else harmless(letter) for letter in paired(text))
+
+
+def paired(text: str) -> str:
+    """Two halves of a rare character that stand side by side are one for JSON."""
+    joined: str = json.loads(json.dumps(text))
+    return joined
 
 
 def written(cell: str) -> str:

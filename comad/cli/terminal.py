@@ -44,9 +44,8 @@ def show_lines(lines: Sequence[str]) -> None:
 
 def show_json(value: Any) -> None:
     """Print one JSON document and nothing else."""
-    text = json.dumps(value, indent=2).replace("\x7f", "\\u007f")  # the one control character that JSON leaves as it is
     with _naming_stdout():
-        print(text)
+        print(json.dumps(value, indent=2))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import itertools
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 from comad.errors import UserError, unknown
 from comad.ranges import AtOnce, Count, Seed, Updates, numeric_fields, ranged
+
+MOST_RUNS = 10_000
+"""Runs of one grid; a comparison of all methods has hundreds."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,11 @@ def with_profile(profile: str, given: Mapping[str, Any]) -> Grid:
         raise UserError("a grid without methods holds no run; give some")
     for quality in grid.qualities:
         _check_name("a quality of data", quality)
-    labels = [cell.folder(Path()) for cell in grid.cells()]
-    if twice := next((label for label in labels if labels.count(label) > 1), None):
+    runs = len(grid.streams) * len(grid.qualities) * len(grid.seeds) * (len(grid.methods) + len(grid.variants))
+    if runs > MOST_RUNS:
+        raise UserError(f"a grid of {runs} runs is more than one can hold, {MOST_RUNS}; make several of it")
+    labels = Counter(cell.folder(Path()) for cell in grid.cells())
+    if twice := next((label for label, times in labels.items() if times > 1), None):
         raise UserError(f"two runs of the grid would both be {twice}; give variants names of their own")
     return grid
 

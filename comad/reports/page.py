@@ -14,6 +14,7 @@ import numpy as np
 
 from comad import theory
 from comad.errors import MALFORMED, UserError
+from comad.escaping import json_text
 from comad.metrics import Summary, late_performance, percent, performance_over_time, summarize
 from comad.reports.overall import Overall, overall
 from comad.reports.results import UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal, vanished
@@ -92,7 +93,7 @@ def collect(results: Sequence[Result], flaws: Sequence[Flaw], command: Command, 
                 if vanished(flaw.path):
                     continue
                 shown["flaws"].append(f"{flaw.path} does not describe a training ({error!r})")
-    return json.dumps(shown, separators=(",", ":"), allow_nan=False)
+    return json_text(json.dumps(shown, separators=(",", ":"), allow_nan=False))
 
 
 def _key(found: Any) -> tuple[str, str, int, str]:

@@ -17,6 +17,7 @@ from reliability import tried
 from comad.datasets.hdf5 import import_hdf5
 from comad.datasets.hdf5_storage import BLOCK_BYTES, blocks
 from comad.errors import UserError
+from comad.grid.cells import read_grid, with_profile
 
 LITTLE = 64e6
 EPISODES, MOMENTS = 40, 51
@@ -225,3 +226,15 @@ def test_files_that_a_recording_names_are_not_opened(tmp_path: Path) -> None:
         )
         assert "obs is a link" in done.stdout or "obs is not an array in this file" in done.stdout, done.stderr
         tried()
+
+
+@pytest.mark.promise("memory")
+def test_a_grid_of_more_runs_than_anybody_makes_is_refused_unmade(tmp_path: Path) -> None:
+    many = ", ".join(f'"a{number}"' for number in range(20_000))
+    (tmp_path / "grid.toml").write_text(f"streams = [{many}]\nqualities = [{many}]\nmethods = [{many}]\nseeds = [0]\n")
+
+    def refused() -> None:
+        with pytest.raises(UserError, match="a grid of 8000000000000 runs is more than one can hold, 10000"):
+            with_profile(*read_grid(tmp_path / "grid.toml"))
+
+    assert resident_peak(refused) < LITTLE

@@ -114,4 +114,4 @@ def test_a_server_tells_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
     place(folder, "comad", 0, [1.0, 1.0])
     (folder / "lbf-expert" / "comad-seed0" / "scores.jsonl").write_text("nothing\n")
     data, _ = Watched([folder], lambda identity, name: "", lambda identity: ()).data()
-    assert r"\xff" in json.loads(data)["flaws"][0].encode("unicode_escape").decode() or "\\udcff" in data.decode()
+    assert r"/\xff/" in json.loads(data)["flaws"][0]
