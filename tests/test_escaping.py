@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from reliability import tried
 
 from comad import escaping
-from comad.escaping import LONGEST_FILE_NAME, LONGEST_LABEL, csv_text, file_name, harmless, json_text, latex, markdown
+from comad.escaping import (
+    LONGEST_FILE_NAME,
+    LONGEST_LABEL,
+    csv_text,
+    file_name,
+    harmless,
+    json_text,
+    latex,
+    markdown,
+)
 
 ACTIVE = (
     "\\&%$#_{}~^<>|\"'`-=+@*[]()!:;,.\t\r\n\x00\x1b\x7f\x9b\u061c\u200b\u200f\u202a\u202e\u2066\u2069\u2028\ufeff\ud800\udcff\U000e0041"
@@ -139,7 +148,14 @@ def test_a_file_name_stays_in_its_folder_and_names_one_text(one: str, other: str
 
 
 def test_names_that_are_plain_stay_what_they_are() -> None:
-    plain = ("comad-plus", "comad --skill none", "lbf-8x8-3p-2f, expert", "P 98.8 (ft)", "café", "任务")
+    plain = (
+        "comad-plus",
+        "comad --skill none",
+        "lbf-8x8-3p-2f, expert",
+        "P 98.8 (ft)",
+        "café",
+        "任务",
+    )
     for text in plain:
         assert harmless(text) == csv_text(text) == text and escaping.label(text) == text
     assert markdown("comad-plus 0.5") == latex("comad-plus 0.5") == "comad-plus 0.5"
@@ -149,8 +165,21 @@ def test_names_that_are_plain_stay_what_they_are() -> None:
 
 
 def test_what_is_not_shown_is_spelled_as_python_spells_it() -> None:
-    spelled = {"\x1b": r"\x1b", "\t": r"\t", "\n": r"\n", "\u202e": r"\u202e", "\u2066": r"\u2066", "\U000e0041": r"\U000e0041"}
-    for letter, expected in {**spelled, "\udcff": r"\xff", chr(0xD800): r"\ud800", "\u3164": r"\u3164", "\u00ad": r"\xad"}.items():
+    spelled = {
+        "\x1b": r"\x1b",
+        "\t": r"\t",
+        "\n": r"\n",
+        "\u202e": r"\u202e",
+        "\u2066": r"\u2066",
+        "\U000e0041": r"\U000e0041",
+    }
+    for letter, expected in {
+        **spelled,
+        "\udcff": r"\xff",
+        chr(0xD800): r"\ud800",
+        "\u3164": r"\u3164",
+        "\u00ad": r"\xad",
+    }.items():
         assert harmless(f"a{letter}b") == f"a{expected}b"
 
 

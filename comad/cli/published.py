@@ -17,10 +17,12 @@ MOST_CSV = 1 << 24
 def read_published(path: Path) -> dict[tuple[str, str], dict[str, str]]:
     """Published rows by world and quality."""
     try:
-        reader = csv.DictReader(io.StringIO(read_regular(path, MOST_CSV).decode("utf-8-sig"), newline=""), strict=True)
+        text = read_regular(path, MOST_CSV).decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         names, rows = reader.fieldnames or (), list(reader)
     except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a table ({_reason(error)}); give a CSV file in UTF-8") from error
+        said = f"cannot be read as a table ({_reason(error)})"
+        raise UserError(f"{path}: {said}; give a CSV file in UTF-8") from error
     wanted = f"a published table has the columns {', '.join(COLUMNS)}"
     if missing := [name for name in COLUMNS if name not in names]:
         raise UserError(f"{path}: has no column {missing[0]!r}; {wanted}")
@@ -29,7 +31,8 @@ def read_published(path: Path) -> dict[tuple[str, str], dict[str, str]]:
     for number, row in enumerate(rows, start=1):
         if empty := [name for name in COLUMNS if row[name] is None]:
             raise UserError(f"{path}: row {number} ends before its column {empty[0]!r}; {wanted}")
-    worlds = {_published_name(stream.name, task.name): task.env for stream in streams.STREAMS.values() for task in stream.tasks}
+    pairs = ((stream, task) for stream in streams.STREAMS.values() for task in stream.tasks)
+    worlds = {_published_name(stream.name, task.name): task.env for stream, task in pairs}
     known = [(worlds.get(_published_name(row["stream"], row["task"])), row) for row in rows]
     return {(env, row["quality"]): row for env, row in known if env}
 
@@ -39,6 +42,6 @@ def _reason(error: Exception) -> str:
 
 
 def _published_name(stream: str, task: str) -> tuple[str, str]:
-    """A task as tables call it: with or without its stream before it, in whatever letters, and the Ant's streams without the Ant."""
+    """A task as tables call it: with or without its stream, and the Ant's without the Ant."""
     family = stream.lower().removeprefix("ant-")
     return family, task.lower().replace("-", "_").removeprefix(f"{family}_")

@@ -1,4 +1,4 @@
-"""Standard output and error, which may be closed, full, or unable to write every letter: none of that ends in a traceback."""
+"""Standard output and error, which may be closed, full, or unable to write every letter."""
 
 import io
 import os
@@ -12,12 +12,15 @@ UNHEARD, UNWRITTEN = 141, 2
 
 
 def prepare() -> None:
-    """Puts the null device where a standard stream is closed, so that no file gets its number; spells out letters that have no code."""
+    """Opens the null device for each closed stream, so that no file gets its number.
+
+    Letters that standard output has no code for are spelled out from then on.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
@@ -34,7 +37,7 @@ def complain(sentence: str) -> None:
 
 
 def finish(code: int) -> int:
-    """Writes out what was printed; returns the exit code, which says so if it could not be written."""
+    """Writes out what was printed; returns the exit code, which tells if that failed."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""An HTTP server that slow clients cannot hold up: few connections at once, and a deadline for each."""
+"""An HTTP server that slow clients cannot hold up: few at once, and a deadline for each."""
 
 import contextlib
 import math
@@ -19,8 +19,9 @@ LOOK_AGAIN = 0.05
 class BoundedServer(ThreadingHTTPServer):
     """Serves a bounded number of clients at once, each of which has a deadline.
 
-    Where all places are taken, the client that has held its place longest gives way to the new one. A client whose answer is still
-    being made has no deadline and keeps its place: that it takes long is not its fault.
+    Where all places are taken, the client that has held its place longest gives way to the new one.
+    A client whose answer is still being made has no deadline and keeps its place: that it takes
+    long is not its fault.
     """
 
     request_queue_size = 128

@@ -17,7 +17,12 @@ EVIL = "\x1b]0;title\x07\u202e\u2066\udcff"
 
 def comad(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of shell in which $COMAD is this program."""
-    words = {**os.environ, "COMAD": f"{sys.executable} -m comad", "PYTHONPATH": str(ROOT), **environment}
+    words = {
+        **os.environ,
+        "COMAD": f"{sys.executable} -m comad",
+        "PYTHONPATH": str(ROOT),
+        **environment,
+    }
     return subprocess.run(["bash", "-c", command], env=words, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -26,7 +31,11 @@ def comad(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     [
         ("$COMAD list >&-", 0, ""),
         ("$COMAD report nowhere 2>&-", 2, ""),
-        ("$COMAD list >/dev/full", 2, "comad: standard output cannot be read or written (No space left on device)\n"),
+        (
+            "$COMAD list >/dev/full",
+            2,
+            "comad: standard output cannot be read or written (No space left on device)\n",
+        ),
         ("$COMAD report nowhere 2>/dev/full", 2, ""),
     ],
 )
@@ -60,7 +69,12 @@ def test_names_in_errors_do_nothing_to_the_terminal(
             raise PermissionError(13, "Permission denied", f"/x/{EVIL}")
 
     monkeypatch.chdir(tmp_path)
-    for arguments in (["report", EVIL], ["data", "stats", "--against", EVIL], ["heads", EVIL], ["bench", "grid", EVIL]):
+    for arguments in (
+        ["report", EVIL],
+        ["data", "stats", "--against", EVIL],
+        ["heads", EVIL],
+        ["bench", "grid", EVIL],
+    ):
         assert main(arguments) == 2
     monkeypatch.setattr(cli, "parse", lambda arguments: Failing())
     assert main(["anything"]) == 2

@@ -21,9 +21,32 @@ from comad.grid.cells import read_grid, with_profile
 
 LITTLE = 64e6
 EPISODES, MOMENTS = 40, 51
-WIDTHS = {"obs": (2, 8), "state": (8,), "avail_actions": (2, 5), "actions": (2, 1), "actions_onehot": (2, 5)}
-TYPES = {"obs": "f4", "state": "f4", "avail_actions": "i4", "actions": "i8", "actions_onehot": "f4", "reward": "f4", "terminated": "u1"}
-NAMES = ("obs", "state", "avail_actions", "actions", "actions_onehot", "reward", "terminated", "filled")
+WIDTHS = {
+    "obs": (2, 8),
+    "state": (8,),
+    "avail_actions": (2, 5),
+    "actions": (2, 1),
+    "actions_onehot": (2, 5),
+}
+TYPES = {
+    "obs": "f4",
+    "state": "f4",
+    "avail_actions": "i4",
+    "actions": "i8",
+    "actions_onehot": "f4",
+    "reward": "f4",
+    "terminated": "u1",
+}
+NAMES = (
+    "obs",
+    "state",
+    "avail_actions",
+    "actions",
+    "actions_onehot",
+    "reward",
+    "terminated",
+    "filled",
+)
 
 
 def shape(name: str, episodes: int = EPISODES) -> tuple[int, ...]:
@@ -79,7 +102,14 @@ def twice_packed(file: h5py.File) -> None:
 
 
 def wide_chunks(file: h5py.File) -> None:
-    array = file.create_dataset("obs", shape("obs"), "f4", chunks=(10**5, *shape("obs")[1:]), maxshape=(None,) * 4, compression="gzip")
+    array = file.create_dataset(
+        "obs",
+        shape("obs"),
+        "f4",
+        chunks=(10**5, *shape("obs")[1:]),
+        maxshape=(None,) * 4,
+        compression="gzip",
+    )
     array.id.write_direct_chunk((0, 0, 0, 0), zeros(816 * 10**5 * 4))
 
 
@@ -93,21 +123,51 @@ def half_written(file: h5py.File) -> None:
 
 SOUND = zlib.compress(standing("obs").tobytes())
 BOMBS: dict[str, tuple[Callable[[h5py.File], object], str]] = {
-    "a stream far longer than its chunk": (lambda file: chunk(file, zeros(1 << 30)), "obs is not all there, or is not as large"),
-    "a stream shorter than its chunk": (lambda file: chunk(file, zlib.compress(bytes(9999), 0)), "not as large as it says"),
+    "a stream far longer than its chunk": (
+        lambda file: chunk(file, zeros(1 << 30)),
+        "obs is not all there, or is not as large",
+    ),
+    "a stream shorter than its chunk": (
+        lambda file: chunk(file, zlib.compress(bytes(9999), 0)),
+        "not as large as it says",
+    ),
     "a stream without an end": (lambda file: chunk(file, SOUND[:-9]), "obs is not all there"),
-    "raw bytes shorter than their chunk": (lambda file: chunk(file, bytes(9999), mask=1), "not as large as it says"),
-    "a mask of filters that are not there": (lambda file: chunk(file, SOUND, mask=2), "obs is not all there"),
+    "raw bytes shorter than their chunk": (
+        lambda file: chunk(file, bytes(9999), mask=1),
+        "not as large as it says",
+    ),
+    "a mask of filters that are not there": (
+        lambda file: chunk(file, SOUND, mask=2),
+        "obs is not all there",
+    ),
     "a stream of a stream": (twice_packed, "obs is packed with other filters than gzip"),
-    "another packing": (lambda file: file.create_dataset("obs", data=standing("obs"), compression="lzf"), "other filters than gzip"),
+    "another packing": (
+        lambda file: file.create_dataset("obs", data=standing("obs"), compression="lzf"),
+        "other filters than gzip",
+    ),
     "chunks far larger than the array": (wide_chunks, "obs is stored in chunks of 326400000 bytes"),
     "chunks that were never written": (unwritten, "obs claims 32640 numbers"),
     "some chunks that were never written": (half_written, "obs is not all there"),
-    "more dimensions": (lambda file: file.create_dataset("obs", (1,) * 32, "f4"), "its axes must be"),
-    "a shape that overflows": (lambda file: file.create_dataset("obs", (2**62, 51, 2, 8), "f4", chunks=(1, 51, 2, 8)), "obs has 4611"),
-    "compound numbers": (lambda file: file.create_dataset("obs", shape("obs"), [("a", "f4")] * 1 + [("b", "f4", 900)]), "obs holds"),
-    "texts": (lambda file: file.create_dataset("obs", shape("obs"), h5py.string_dtype()), "obs holds object"),
-    "references": (lambda file: file.create_dataset("obs", shape("obs"), h5py.ref_dtype), "obs holds object"),
+    "more dimensions": (
+        lambda file: file.create_dataset("obs", (1,) * 32, "f4"),
+        "its axes must be",
+    ),
+    "a shape that overflows": (
+        lambda file: file.create_dataset("obs", (2**62, 51, 2, 8), "f4", chunks=(1, 51, 2, 8)),
+        "obs has 4611",
+    ),
+    "compound numbers": (
+        lambda file: file.create_dataset("obs", shape("obs"), [("a", "f4")] * 1 + [("b", "f4", 900)]),
+        "obs holds",
+    ),
+    "texts": (
+        lambda file: file.create_dataset("obs", shape("obs"), h5py.string_dtype()),
+        "obs holds object",
+    ),
+    "references": (
+        lambda file: file.create_dataset("obs", shape("obs"), h5py.ref_dtype),
+        "obs holds object",
+    ),
     "a circle": (lambda file: file.__setitem__("obs", file["/"]), "obs is not an array"),
 }
 
@@ -133,7 +193,10 @@ def test_moments_that_no_file_of_its_size_holds_are_refused_unread(tmp_path: Pat
     assert source.stat().st_size < 1e6
 
     def refused() -> None:
-        with pytest.raises(UserError, match=r"its 612000 moments unpack to 125 MB, over 128 times the file's 0\.\d MB"):
+        with pytest.raises(
+            UserError,
+            match=r"its 612000 moments unpack to 125 MB, over 128 times the file's 0\.\d MB",
+        ):
             import_hdf5(source, "cn-2", "x", tmp_path / "out")
 
     assert resident_peak(refused) < LITTLE
@@ -143,7 +206,8 @@ def test_moments_that_no_file_of_its_size_holds_are_refused_unread(tmp_path: Pat
 def test_chunks_that_share_their_bytes_do_not_count_twice(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(size=shape("obs")).astype("f4")
     source = write(
-        tmp_path / "x.h5", {"obs": lambda file: file.create_dataset("obs", data=noise, chunks=(1, 51, 2, 8), compression="gzip")}
+        tmp_path / "x.h5",
+        {"obs": lambda file: file.create_dataset("obs", data=noise, chunks=(1, 51, 2, 8), compression="gzip")},
     )
     with h5py.File(source) as file:
         places = [file["obs"].id.get_chunk_info(number).byte_offset for number in range(EPISODES)]
@@ -172,7 +236,10 @@ def test_an_import_takes_what_is_recorded_and_no_padding(tmp_path: Path) -> None
 def test_blocks_make_up_an_array_and_are_of_whole_chunks(shape_: Any, chunks: Any, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         size = None if chunks is None else tuple(map(min, chunks, shape_))
-        array, seen = file.create_dataset("x", shape_, "f4", chunks=size), np.zeros(shape_, np.uint8)
+        array, seen = (
+            file.create_dataset("x", shape_, "f4", chunks=size),
+            np.zeros(shape_, np.uint8),
+        )
         for block in blocks(array):
             seen[block] += 1
             assert seen[block].nbytes * 4 <= BLOCK_BYTES

@@ -63,12 +63,29 @@ def test_tables_hold_names_as_text_in_every_place(names: tuple[str, str, str], r
     tried(4)
 
 
-FIGURE_NAMES = (r"$\frac{", "$x$ $", "_hidden", "a" * 5000, "任务", "x\ny", "a/../../b", "\x00", *EVIL[:3])
+FIGURE_NAMES = (
+    r"$\frac{",
+    "$x$ $",
+    "_hidden",
+    "a" * 5000,
+    "任务",
+    "x\ny",
+    "a/../../b",
+    "\x00",
+    *EVIL[:3],
+)
 
 
 @pytest.mark.parametrize("name", FIGURE_NAMES)
 def test_figures_show_names_as_they_are_and_are_written_into_their_folder(name: str, tmp_path: Path) -> None:
-    place(tmp_path / "runs", "comad", 0, [1.0, 0.8], stream=name, tasks=[{"name": name}, {"name": "second"}])
+    place(
+        tmp_path / "runs",
+        "comad",
+        0,
+        [1.0, 0.8],
+        stream=name,
+        tasks=[{"name": name}, {"name": "second"}],
+    )
     results = [dataclasses.replace(result, label=name, method=name) for result in gather([tmp_path])[0]]
     for plan in figures.plan(results):
         if not plan[0].startswith("two-modes"):
