@@ -155,7 +155,7 @@ def test_the_walk_finds_every_verb_with_numbers_and_every_method() -> None:
     found = {(option.words, option.flag) for option in OPTIONS}
     assert {words[1] for words, _ in found if words[0] == "train"} == METHODS.keys()
     assert {words for words, _ in found if words[0] != "train"} == {
-        *((verb,) for verb in ("collect", "evaluate", "heads", "play", "watch")),
+        *((verb,) for verb in ("collect", "demo", "evaluate", "heads", "play", "watch")),
         *(("bench", verb) for verb in ("envs", "grid", "step", "tasks")),
         *(("data", "mix"), ("experts", "train")),
     }

@@ -22,14 +22,12 @@ from comad.metrics import (
 )
 from comad.runs.folder import SETTINGS, damaged_cost, differences, disk_errors, is_number
 from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
-from comad.runs.standing import Standing, look
+from comad.runs.standing import Standing, standing_of
 
 Metric = Literal["P", "FwT", "BwT"]
 METRICS: tuple[Metric, ...] = ("P", "FwT", "BwT")
 Place = tuple[str, str]
 """Stream and quality of the data."""
-LISTINGS = 20
-"""Times that folders are listed while runs vanish from them."""
 SCRATCH = "fs"
 """The method whose curves are the reference of forward transfer."""
 UNDEFINED: dict[str, tuple[Metric, ...]] = {"mt": ("FwT", "BwT"), SCRATCH: ("FwT",)}
@@ -94,16 +92,8 @@ def gather(folders: Iterable[Path], departures: Departures = lambda identity: ()
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
-    """Returns the folders of all runs in some folders; where one vanishes while they are listed, the list is made anew."""
-    folders = tuple(folders)
-    listings = 0
-    while True:
-        try:
-            return list(dict.fromkeys(path for folder in folders for path in find_runs(folder)))
-        except FileNotFoundError:
-            listings += 1
-            if listings == LISTINGS:
-                raise
+    """Returns the folders of all runs in some folders."""
+    return list(dict.fromkeys(path for folder in folders for path in find_runs(folder)))
 
 
 def vanished(path: Path) -> bool:
@@ -119,7 +109,7 @@ def read_runs(paths: Iterable[Path], departures: Departures) -> tuple[list[Resul
         try:
             with disk_errors(path):
                 record = read_run(path)
-                if (standing := look(path)) and not standing.finished:
+                if not (standing := standing_of(record)).finished:
                     flaws.append(Flaw(path, f"{path} is not finished: {standing.done} of {standing.total} updates are made", standing))
                     continue
                 key = _key(record, departures)

@@ -10,7 +10,7 @@ from typing import Any
 from comad.errors import MALFORMED, UserError
 from comad.runs.folder import SETTINGS, journal_path
 from comad.runs.journal import Record, last_record
-from comad.runs.record import read_run, usual_mode
+from comad.runs.record import RunRecord, read_run, usual_mode
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ def look(folder: Path) -> Standing | None:
     if not os.path.lexists(folder / SETTINGS):
         return None
     try:
-        return _look(folder)
+        return standing_of(read_run(folder))
     except MALFORMED as error:
         raise UserError(f"{folder} does not describe a training ({error!r})") from error
 
 
-def _look(folder: Path) -> Standing:
-    record = read_run(folder)
+def standing_of(record: RunRecord) -> Standing:
+    """How far a run is, by its verified records."""
     identity = record.settings["identity"]
     num_tasks, budget = len(identity["tasks"]), identity["budget"]
     total, done = num_tasks * budget["updates"], 0
@@ -45,7 +45,7 @@ def _look(folder: Path) -> Standing:
     if evaluated and not record.pending and (evaluated["task"], evaluated["point"]) == (num_tasks - 1, budget["evaluations"]):
         return Standing(int(total), int(total), True, score)
     with suppress(UserError, *MALFORMED):  # logs are diagnostic: without them it is only less clear how far the run is
-        learned = last_record(journal_path(folder, "logs"))
+        learned = last_record(journal_path(record.path, "logs"))
         done = learned["task"] * budget["updates"] + learned["update"] if learned else 0
     return Standing(int(done), int(total), finished=False, score=score)
 

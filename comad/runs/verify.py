@@ -9,7 +9,7 @@ from comad.runs import checkpoints
 from comad.runs.folder import checkpoint_files, damaged_cost
 from comad.runs.record import read_portrait, read_run
 from comad.runs.seal import seal_run
-from comad.runs.standing import look
+from comad.runs.standing import standing_of
 
 State = Literal["sealed", "in progress", "unsealed", "damaged"]
 
@@ -27,7 +27,8 @@ class Verdict:
 def verify(path: Path) -> Verdict:
     """Checks every byte of a run that something vouches for."""
     try:
-        record, standing = read_run(path), look(path)
+        record = read_run(path)
+        standing = standing_of(record)
         for file in checkpoint_files(path, ".json"):
             checkpoints.load(path, file)
     except UserError as error:
@@ -37,7 +38,7 @@ def verify(path: Path) -> Verdict:
         notes.append(f"made on {len(record.machines)} kinds of machine")
     if record.legacy:
         return Verdict(path, "unsealed", ("made before seals existed", *notes))
-    if standing is None or not standing.finished:
+    if not standing.finished:
         pending = [f"{record.pending} evaluations are not sealed yet"] if record.pending else []
         return Verdict(path, "in progress", (*pending, *notes))
     return Verdict(path, "sealed", tuple(notes))
