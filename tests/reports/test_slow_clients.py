@@ -158,7 +158,6 @@ def test_a_thread_that_cannot_start_gives_its_place_back(monkeypatch: pytest.Mon
 
 STEPS = {
     "before it is read": (results, "read_run"),
-    "before its standing is read": (results, "look"),
     "before its portrait is read": (results, "read_portrait"),
     "before its page is made": (page, "read_portrait"),
     "before it is looked at": (record, "_may_be_run"),
