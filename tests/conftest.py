@@ -31,6 +31,7 @@ jax.config.update("jax_compilation_cache_dir", str(FOLDER / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_nans", True)
+jax.devices()  # JAX runs on all cores from now on: no test can restrict this process, and with it all tests after it, to fewer
 
 # One run of the tests tries what every other tries, however fast its machine: a property that fails, fails everywhere.
 configuration.set_hypothesis_home_dir(FOLDER / "hypothesis")

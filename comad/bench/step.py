@@ -87,12 +87,19 @@ def measure(
     names: Sequence[str], cores: int, seconds: float, data: Path | None = None, learners: Sequence[str] = ("comad",)
 ) -> Iterator[Row]:
     """Measure shape by shape and method by method on so many cores of this process."""
-    kinds = {learner: methods.find(learner)() for learner in learners}
+    check_names(names, learners, data)
+    for name in names:
+        for learner in learners:
+            method = methods.find(learner)()
+            yield from _measure_shape(learner, method, find_shape(name, data, method), cores, seconds)
+
+
+def check_names(names: Sequence[str], learners: Sequence[str], data: Path | None = None) -> None:
+    """Refuses shapes and methods that do not exist."""
+    for learner in learners:
+        methods.find(learner)
     for name in names:
         check_shape(name, data)
-    for name in names:
-        for learner, method in kinds.items():
-            yield from _measure_shape(learner, method, find_shape(name, data, method), cores, seconds)
 
 
 def check_shape(name: str, data: Path | None = None) -> bool:

@@ -94,6 +94,7 @@ class Step:
 
     def measure_here(self) -> dict[str, Any]:
         """Measure in this process, kept on its first cores."""
+        step.check_names(self.shapes, self.methods, self.data)  # a wrong name changes nothing
         step.pin(self.cores[0])
         rows = []
         with progress() as bar:
