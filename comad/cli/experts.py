@@ -37,6 +37,10 @@ class Train:
     """Environment steps per task, instead of the recipe's."""
     trainer: Literal["qmix", "sac", "hatd3"] | None = None
     """How to learn, instead of the recipe's: qmix where actions are numbered, sac or hatd3 where they are vectors."""
+    related: bool = False
+    """Begin from the team of another task where the recipe names one, instead of from nothing."""
+    label: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """Call the teams expert-NAME and medium-NAME instead of expert and medium, to keep several of one task apart."""
     seed: Seed = 0
     """Decides everything that chance has a part in."""
     folder: Path = Path("out/experts")
@@ -51,6 +55,7 @@ class Train:
 
     def run(self) -> None:
         """Train task by task, then show the teams that were chosen."""
+        check_label(self.label)
         use_cores(self.cores)
         cards = [card for task in choose(self.stream, self.tasks).tasks for card in self.train(task)]
         show_cards("Trained", cards)
@@ -87,7 +92,7 @@ class Train:
 
     def recipe(self, spec: Spec) -> Recipe:
         """The world's recipe, with the user's trainer and number of steps."""
-        found = recipe(spec)
+        found = recipe(spec, self.related)
         if self.trainer is not None and not isinstance(found.trainer, library.TRAINERS[self.trainer]):
             found = dataclasses.replace(found, trainer=library.TRAINERS[self.trainer](), start="")
         if self.steps is None:
@@ -105,11 +110,13 @@ class Train:
     def put(self, env: Env[Any] | HostEnv[Any], recipe: Recipe, quality: str, chosen: training.Chosen) -> Card:
         """Write one team's weights and card."""
         team, reached, outcome = chosen
-        options = "".join(f" --{name} {value}" for name, value in (("trainer", self.trainer), ("steps", self.steps)) if value is not None)
+        given = {"trainer": self.trainer, "steps": self.steps, "label": self.label or None}
+        options = " --related" if self.related else ""
+        options += "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
         card = Card(
             env=env.spec.env,
             rules=env.spec.rules,
-            quality=quality,
+            quality=f"{quality}-{self.label}" if self.label else quality,
             algorithm=library.algorithm(recipe.trainer),
             trainer=settings(recipe.trainer),
             start=recipe.start,
@@ -153,6 +160,12 @@ class Experts:
     def run(self) -> None:
         """Do it."""
         self.verb.run()
+
+
+def check_label(label: str) -> None:
+    """Refuses a label that cannot be a part of a file's name."""
+    if label and not all(letter.isalnum() or letter in "-_" for letter in label):
+        raise UserError(f"--label cannot be {label!r}; use letters, digits, '-' and '_'")
 
 
 def mean(values: Any) -> float:

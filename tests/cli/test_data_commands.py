@@ -8,6 +8,7 @@ import jax
 import pytest
 from recorded import record
 
+from comad import envs
 from comad.cli import main
 from comad.cli.published import MOST_CSV, read_published
 from comad.datasets.store import check, open_dataset, seal
@@ -190,6 +191,7 @@ def test_export_and_import_go_round(data: Path, tmp_path: Path, capsys: pytest.C
         ("data stats --against nowhere.csv", "nowhere.csv"),
         ("experts train", "give a stream"),
         ("experts train cn --steps 0", "--steps must be a whole number x with 1 <= x <= 1000000000, not 0"),
+        ("experts train --tasks cn-2 --label ../b", "--label cannot be '../b'"),
         ("experts show --weights nowhere", "no weights here"),
         ("experts curves nowhere", "nowhere: no training has been evaluated here"),
     ],
@@ -204,10 +206,14 @@ def test_wrong_input_is_one_line_and_exit_code_two(data: Path, command: str, mes
 def test_training_an_expert_writes_its_card(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("comad.cli.experts.recipe", lambda _: Recipe(TRAINER))
+    monkeypatch.setattr("comad.cli.experts.recipe", lambda spec, related: Recipe(TRAINER))
     # A field so small that any team succeeds now and then.
     assert main(["experts", "train", "--tasks", "cn-2-5x5", "--steps", "600", "--weights", "w"]) == 0
     card = json.loads((tmp_path / "w" / "cn-2-5x5-50t-2r" / "expert.json").read_text())
     assert card["episodes"] == 2000 and card["command"] == "comad experts train --tasks cn-2-5x5-50t-2r --seed 0 --steps 600"
     assert main(["experts", "show", "--weights", "w"]) == 0
     assert "cn-2-5x5-50t-2r" in capsys.readouterr().out
+    assert main(["experts", "train", "--tasks", "cn-2-5x5", "--steps", "600", "--weights", "w", "--label", "b"]) == 0
+    again = json.loads((tmp_path / "w" / "cn-2-5x5-50t-2r" / "expert-b.json").read_text())
+    assert again["command"] == f"{card['command']} --label b" and again["sha256"] == card["sha256"]
+    assert library.get(envs.make("cn-2-5x5"), "expert-b", Path("w"))[1].quality == "expert-b"

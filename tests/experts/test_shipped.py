@@ -9,7 +9,7 @@ from comad import envs, streams
 from comad.envs.base import Env
 from comad.envs.rollout import episode_keys, rollout
 from comad.experts import library
-from comad.experts.recipes import recipe
+from comad.experts.recipes import ANT, SEPARATE, recipe
 
 BATTLES = {task.env: 0.9 for name in ("marines", "stalker-zealot") for task in streams.find(name).tasks} | {
     "protoss_5v5": 0.9,
@@ -43,8 +43,16 @@ def test_every_battle_that_is_shipped_is_won_by_its_expert_and_half_as_often_by_
 
 @pytest.mark.parametrize("card", library.cards(), ids=lambda card: f"{card.env}-{card.quality}")
 def test_a_card_tells_the_recipe_that_makes_its_team_again(card: library.Card) -> None:
-    wanted = recipe(envs.find(card.env).spec)
+    wanted = recipe(envs.find(card.env).spec, related="--related" in card.command)
     assert library.trainer_of(card) == wanted.trainer and card.start == wanted.start and card.episodes == wanted.chosen_by
+
+
+def test_a_separate_policy_begins_from_nothing_but_for_the_ant_that_needs_a_guide() -> None:
+    every = {task.env: envs.find(task.env).spec for stream in streams.STREAMS.values() for task in stream.tasks}
+    assert {name for name, spec in every.items() if recipe(spec).start} == {"ant-dynamics-front"}
+    assert every.keys() - SEPARATE.keys() == {name for name, spec in every.items() if recipe(spec) == ANT}
+    assert {recipe(spec).start for name, spec in every.items() if name in ("cn-4", "13m_vs_15m", "zerg_20v23")} == {""}
+    assert recipe(every["cn-4"], related=True).start == "cn-2"
 
 
 @pytest.mark.parametrize(
