@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: run test test-slow fuzz reliability check install install-dev clean
+.PHONY: background background-status background-stop background-pause background-continue
 
 run: install
 	$(BIN)/comad demo
@@ -25,6 +26,12 @@ fuzz: install-dev
 reliability: install-dev
 	COMAD_RELIABILITY=docs/reliability.json $(BIN)/python -m pytest -m "promise"
 	$(BIN)/python tests/reliability.py
+
+# Long jobs at the lowest priority, one for each core, killed and started again at any time: background/jobs.toml lists them.
+background: install
+	$(BIN)/python -m background start
+background-status background-stop background-pause background-continue: background-%: install
+	$(BIN)/python -m background $*
 
 check: install-dev
 	$(BIN)/ruff format --check .

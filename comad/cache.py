@@ -4,8 +4,6 @@ import os
 import stat
 from pathlib import Path
 
-import jax
-
 WORTH_KEEPING_SECONDS = 0.5
 """Programs that compile faster than this are not worth a file."""
 
@@ -32,6 +30,8 @@ def compile_folder() -> Path | None:
 
 def enable_compile_cache() -> Path | None:
     """Let JAX keep compiled programs on disk, if there is a safe place for them."""
+    import jax  # takes a third of a second, which those who only look at the machine do not need
+
     folder = compile_folder()
     if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))

@@ -1,4 +1,4 @@
-"""Make the runs of a grid on this machine: each is a process of its own on cores of its own."""
+"""Keeps processes going on this machine, each on cores of its own: the runs of a grid, or any other work."""
 
 import os
 import signal
@@ -9,10 +9,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from comad import failpoints
-from comad.grid.cells import Cell
+
+Work: TypeAlias = Any
+"""What a process does, in the caller's terms: a cell of a grid, a job."""
 
 MISUSE = 2
 """The exit code that says: the same again would end the same."""
@@ -26,7 +28,7 @@ GRACE = 120.0
 class Started:
     """A run is being made."""
 
-    cell: Cell
+    cell: Work
     attempt: int
 
 
@@ -34,7 +36,7 @@ class Started:
 class Ended:
     """A run has ended, as it should or not."""
 
-    cell: Cell
+    cell: Work
     outcome: Literal["finished", "crashed", "failed"]
     """Crashed: it is tried once more. Failed: it is not."""
     why: str = ""
@@ -46,14 +48,14 @@ class Waited:
 
 
 Event = Started | Ended | Waited
-Command = Callable[[Cell], Sequence[str]]
+Command = Callable[[Work], Sequence[str]]
 
 
 @dataclass
 class Worker:
     """A process that makes a run, and the cores it has."""
 
-    cell: Cell
+    cell: Work
     attempt: int
     cores: frozenset[int]
     process: subprocess.Popen[bytes]
@@ -66,16 +68,18 @@ class Workshop:
 
     command: Command
     """The whole command line of a run."""
-    log: Callable[[Cell], Path]
+    log: Callable[[Work], Path]
     """Where what a run says is kept."""
     places: Sequence[frozenset[int]]
     """The cores of each."""
     attempts: int = 2
     pause: float = 0.5
     """Seconds between two looks at the processes."""
+    grace: float = GRACE
+    """Seconds in which a process that is asked to stop may save itself."""
     workers: list[Worker] = field(default_factory=list)
 
-    def run(self, cells: Sequence[Cell]) -> Generator[Event]:
+    def run(self, cells: Sequence[Work]) -> Generator[Event]:
         """Make all runs, telling what happens; if it is abandoned, processes are asked to save themselves and end."""
         waiting = [(cell, 1) for cell in cells]
         try:
@@ -98,7 +102,7 @@ class Workshop:
         finally:
             self.stop()
 
-    def start(self, cell: Cell, attempt: int, cores: frozenset[int]) -> Worker:
+    def start(self, cell: Work, attempt: int, cores: frozenset[int]) -> Worker:
         """Begin a run, or go on with it."""
         log = self.log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +117,7 @@ class Workshop:
         """Ask all processes to save themselves and end; those that do not listen are ended."""
         for worker in self.workers:
             worker.process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + self.grace
         for worker in self.workers:
             try:
                 worker.process.wait(max(deadline - time.monotonic(), 0.1))
@@ -123,7 +127,7 @@ class Workshop:
         self.workers.clear()
 
 
-def judge(cell: Cell, code: int, why: str, again: bool) -> Ended:
+def judge(cell: Work, code: int, why: str, again: bool) -> Ended:
     """What the end of a process means: misuse would end the same again, anything else may have been bad luck."""
     if code == 0:
         return Ended(cell, "finished")
