@@ -1,5 +1,6 @@
 """Pytrees on disk as safetensors: named arrays and a little text, nothing that runs."""
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -10,11 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
+from jax.tree_util import DictKey, GetAttrKey, SequenceKey, keystr, tree_leaves_with_path
 
 from comad.errors import UserError
 from comad.files import write_bytes
+from comad.settings import names_of
 
 Tree = TypeVar("Tree")
+Known = dict[tuple[Any, ...], tuple[str, Any]]
+"""Names in files and nodes of a tree, by their paths."""
 
 
 def save(path: Path, tree: Any, **notes: Any) -> None:
@@ -61,8 +66,32 @@ def fingerprint(tree: Any) -> str:
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Every array of a tree with its path in it, such as ``online.agent.own.weight``."""
-    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    """Every array of a tree with its path in written names, such as ``online.agent.own.weight``."""
+    known: Known = {(): ("", tree)}
+    return [(_visit(path, known)[0], leaf) for path, leaf in tree_leaves_with_path(tree)]
+
+
+def _visit(path: tuple[Any, ...], known: Known) -> tuple[str, Any]:
+    """Returns the name of a path in files, and what lies there; adds both to what is known."""
+    if path not in known:
+        (before, node), key = _visit(path[:-1], known), path[-1]
+        name = keystr((key,), simple=True)
+        if dataclasses.is_dataclass(node) and isinstance(key, GetAttrKey):
+            written, child = names_of(node).get(name, name), getattr(node, name)
+        else:
+            written, child = name, _child(node, key)
+        known[path] = f"{before}.{written}" if len(path) > 1 else written, child
+    return known[path]
+
+
+def _child(node: Any, key: Any) -> Any:
+    """Returns what a key of a path leads to, in any kind of node."""
+    if isinstance(node, list | tuple) and isinstance(key, SequenceKey):
+        return node[key.idx]
+    if isinstance(node, dict) and isinstance(key, DictKey):
+        return node[key.key]
+    children = tree_leaves_with_path(node, is_leaf=lambda inner: inner is not node)
+    return next(child for path, child in children if path == (key,))
 
 
 def _as_array(leaf: Any) -> Any:

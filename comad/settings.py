@@ -1,6 +1,21 @@
-"""Settings as plain values: how frozen dataclasses are written down, hashed, told apart and read again."""
+"""Settings as plain values: how dataclasses are written down, hashed, told apart and read again.
 
+A field is written by its own name unless its class states another one, so that a rename in the
+program changes nothing in files:
+
+    @dataclass(frozen=True)
+    class Walking:
+        WRITTEN: ClassVar[Mapping[str, str]] = {"pace": "speed"}
+
+        pace: float = 1.0
+
+`comad.checkpoint` names arrays in the same way.
+"""
+
+import copy
 import dataclasses
+from collections.abc import Mapping
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -10,7 +25,50 @@ LARGEST = 10**15
 
 def settings(thing: Any) -> dict[str, Any]:
     """A frozen dataclass as plain JSON values, the form in which settings are hashed and written down."""
-    return dataclasses.asdict(thing)
+    return {written: _plain(getattr(thing, name)) for name, written in names_of(thing).items()}
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with every dataclass in it as plain values; nothing is shared with it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return settings(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_plain, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return copy.deepcopy(value)
+
+
+def names_of(thing: Any) -> Mapping[str, str]:
+    """Returns the same as `written_names`, for an instance."""
+    kind: Any = type(thing)
+    return written_names(kind)
+
+
+@cache
+def written_names(kind: Any) -> Mapping[str, str]:
+    """Returns the name in files of every field of a dataclass, by its name in the program."""
+    stated: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        stated |= vars(base).get("WRITTEN", {})
+    fields = [field.name for field in dataclasses.fields(kind)]
+    if strange := sorted(stated.keys() - set(fields)):
+        raise TypeError(f"WRITTEN of {kind.__name__} names {strange[0]!r}, which is no field")
+    names = {name: stated.get(name, name) for name in fields}
+    written = list(names.values())
+    if twice := [name for name in written if written.count(name) > 1]:
+        raise TypeError(f"{kind.__name__} writes two fields by one name, {twice[0]!r}")
+    return names
+
+
+def by_attribute(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns written values by the names of the fields that they belong to; refuses others."""
+    attributes = {written: name for name, written in written_names(kind).items()}
+    if strange := [name for name in values if name not in attributes]:
+        raise TypeError(f"{kind.__name__} has no {strange[0]!r}"[:200])
+    return {attributes[name]: value for name, value in values.items()}
 
 
 LATER = "later"
@@ -20,7 +78,9 @@ LATER = "later"
 def identifying(thing: Any) -> dict[str, Any]:
     """Settings by which runs are told apart: without those that came later and are at rest, so that older runs remain the same ones."""
     came_later = [field for field in dataclasses.fields(thing) if LATER in field.metadata]
-    at_rest = {field.name for field in came_later if getattr(thing, field.name) == field.metadata[LATER]}
+    names = names_of(thing)
+    rest = {field.name: field.metadata[LATER] for field in came_later}
+    at_rest = {names[name] for name, value in rest.items() if getattr(thing, name) == value}
     return {name: value for name, value in settings(thing).items() if name not in at_rest}
 
 
@@ -30,12 +90,13 @@ def from_settings(kind: Any, values: dict[str, Any]) -> Any:
     made = kind(
         **{
             name: from_settings(found[name], value) if dataclasses.is_dataclass(found.get(name)) else value
-            for name, value in values.items()
+            for name, value in by_attribute(kind, values).items()
         }
     )
     for name, wanted in found.items():
         if not _fits(getattr(made, name), wanted):
-            raise TypeError(f"{name} of {kind.__name__} cannot be {getattr(made, name)!r}"[:200])
+            written = written_names(kind)[name]
+            raise TypeError(f"{written} of {kind.__name__} cannot be {getattr(made, name)!r}"[:200])
     return made
 
 

@@ -1,7 +1,7 @@
 """Operations on tokens that hold for every world: the view of a team that sees all, and the marks every agent carries."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +20,28 @@ def other_agents(num_agents: int) -> np.ndarray:
     """Index table [agent, others]: everybody else, in index order."""
     return np.array([[other for other in range(num_agents) if other != agent] for agent in range(num_agents)], int).reshape(
         num_agents, num_agents - 1
+    )
+
+
+def tokens_of(values: Mapping[str, Any], group: str = "") -> Tokens:
+    """Returns tokens of arrays by their names in files, before which a group may stand."""
+    return Tokens(
+        own=values[f"{group}own"],
+        allies=values[f"{group}allies"],
+        targets=values[f"{group}targets"],
+        ally_seen=values[f"{group}ally_seen"],
+        target_seen=values[f"{group}target_seen"],
+    )
+
+
+def state_of(values: Mapping[str, Any], group: str = "") -> StateTokens:
+    """Returns a state of arrays by their names in files, as `tokens_of` does."""
+    return StateTokens(
+        agents=values[f"{group}agents"],
+        targets=values[f"{group}targets"],
+        context=values[f"{group}context"],
+        agent_present=values[f"{group}agent_present"],
+        target_present=values[f"{group}target_present"],
     )
 
 

@@ -34,7 +34,7 @@ class Aiming:
         return Spec(
             env=f"aiming-{self.limit}",
             version=1,
-            rules=rules_of("aiming", 1, self),
+            rules=rules_of("aiming", 1, {"limit": self.limit, "edge": self.edge}),
             num_agents=2,
             num_targets=1,
             own=agent,

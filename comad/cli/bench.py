@@ -1,6 +1,5 @@
 """`comad bench`: how fast this machine is."""
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from comad.cli.grid import RunGrid
 from comad.cli.terminal import followed, progress, show_json, show_lines, show_table
 from comad.errors import UserError
 from comad.ranges import Count, CountOrZero, Duration, Size, SizeOrZero, ranged
+from comad.settings import settings
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Envs:
         rows = envs.measure(self.worlds, self.num_envs, self.seconds, track=show_progress)
         notes = envs.notes(self.worlds)
         if self.json:
-            show_json({"rows": [dataclasses.asdict(row) for row in rows], "notes": notes})
+            show_json({"rows": [settings(row) for row in rows], "notes": notes})
             return
         columns = ("world", "implementation", "at once", "env steps", "seconds", "steps/second", "x Python", "first call, s")
         show_table("Steps of worlds with random legal actions", columns, [describe(row) for row in rows])
@@ -100,7 +100,7 @@ class Step:
         with progress() as bar:
             measuring = bar.add_task("measuring", total=2 * len(self.shapes) * len(self.methods) + 1)
             for row in step.measure(self.shapes, self.cores[0], self.seconds, self.data, self.methods):
-                rows.append(dataclasses.asdict(row))
+                rows.append(settings(row))
                 bar.update(
                     measuring, advance=1, description=f"measuring on {self.cores[0]}: {row.method} {row.shape} {row.milliseconds:.0f} ms"
                 )
@@ -169,7 +169,7 @@ class Tasks:
         if self.picture:
             scaling.draw(rows, self.picture)
         if self.json:
-            show_json([dataclasses.asdict(row) for row in rows])
+            show_json([settings(row) for row in rows])
             return
         columns = ("tasks", "heads heard", "stage 1, ms", "stage 2, ms", "GFLOP 1", "GFLOP 2", "choosing, ms", "evaluation, s", "MB")
         show_table("Cost against the number of tasks", columns, [describe_tasks(row) for row in rows])

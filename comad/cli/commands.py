@@ -1,5 +1,6 @@
 """Settings of methods as words of the command line."""
 
+import dataclasses
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -12,7 +13,7 @@ from comad.errors import UserError
 from comad.methods import find
 from comad.methods.base import settled
 from comad.runs.record import flat
-from comad.settings import identifying, settings
+from comad.settings import identifying, settings, written_names
 
 SPELLING = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
 """How options are called, everywhere."""
@@ -24,7 +25,8 @@ def command(identity: Mapping[str, Any], folder: str) -> str:
     # A stream that was made in a program has no name to be called by.
     what = ["--tasks", *(task["env"] for task in identity["tasks"])] if stream == "custom" else ["--stream", stream]
     if gone := _unrecorded(identity):
-        raise UserError(f"it was made before {method} had {_dashed(gone[0])}, and the {method} of today is another")
+        why = f"made before {method} had {gone[0]}, and the {method} of today is another"
+        raise UserError(f"it was {why}")
     budget = {"quality": quality, "seed": seed, **identity["budget"]}
     words = [word for name, value in budget.items() for word in (f"--{name}", str(value))]
     out = [] if folder == f"{method}-seed{seed}" else ["--out", f"runs/{stream}-{quality}/{folder}"]
@@ -39,7 +41,7 @@ def departures(identity: Mapping[str, Any]) -> list[str]:
             options.append(word)
         else:
             options[-1] += f" {word}"
-    gone = [_dashed(name) for name in _unrecorded(identity)]
+    gone = _unrecorded(identity)
     return [*options, f"(before {', '.join(gone)})"] if gone else options
 
 
@@ -48,24 +50,45 @@ def _changed(identity: Mapping[str, Any]) -> list[str]:
 
 
 def _unrecorded(identity: Mapping[str, Any]) -> list[str]:
-    """Settings that the method got after the run was made, and by which it does something else since then."""
+    """Returns options that came after the run was made, and since when its method is another."""
     recorded = dict(flat(identity["settings"]))
     plain = _plain(identity["method"], identity["tasks"][0]["env"])
-    return [name for name, _ in flat(identifying(plain)) if name not in recorded]
+    called = _called(find(identity["method"]))
+    return [_dashed(called[name]) for name, _ in flat(identifying(plain)) if name not in recorded]
 
 
 def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[str]:
-    """The options that turn a method as it is, or as it is in some world, into one with some settings; none for what it has by itself."""
+    """Returns the options that give a method some settings; none for what it has by itself.
+
+    Args:
+        method: its name.
+        wanted: settings, by the names that files have for them or by those of options.
+        plain: the method as it is in some environment; by default as it is by itself.
+    """
+    called = _called(find(method))
+    written = {option: name for name, option in called.items()}
     own = dict(flat(settings(find(method)())))
     defaults = own if plain is None else dict(flat(settings(plain)))
     words = []
-    for name, value in flat(wanted):
+    for given, value in flat(wanted):
+        name = given if given in defaults else written.get(given, given)
         if name not in defaults:
             raise UserError(f"{method} has no setting {name!r}; 'comad train {method} --help' shows those it has")
+        option = _dashed(called[name])
         if value != defaults[name]:
             flag = isinstance(value, bool) and own[name] is not None  # what a world decides is no flag
-            words += [f"--{'' if value else 'no-'}{_dashed(name)}"] if flag else [f"--{_dashed(name)}", str(value)]
+            negation = "no-" if flag and not value else ""
+            words += [f"--{negation}{option}", *([] if flag else [str(value)])]
     return words
+
+
+def _called(kind: Any) -> dict[str, str]:
+    """Returns the attributes of a method's settings, and of those inside them, by written names."""
+    types = {field.name: field.type for field in dataclasses.fields(kind)}
+    found: dict[str, str] = {}
+    for name, written in written_names(kind).items():
+        found |= _called(types[name]) if dataclasses.is_dataclass(types[name]) else {written: name}
+    return found
 
 
 @cache

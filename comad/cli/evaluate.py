@@ -1,6 +1,5 @@
 """`comad evaluate`: how well a team does on every task of a stream."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from comad.envs.rollout import episode_keys, rollout
 from comad.evaluation import score
 from comad.experts.library import Quality
 from comad.ranges import Count, Seed, ranged
+from comad.settings import settings
 from comad.types import Metric, Stream, Task
 
 EPISODES_AT_ONCE = 1024
@@ -97,14 +97,14 @@ def play(
     )
 
 
-def as_json(settings: Evaluate, stream: Stream, scores: list[Score]) -> dict[str, Any]:
+def as_json(asked: Evaluate, stream: Stream, scores: list[Score]) -> dict[str, Any]:
     """The scores with what it takes to get them again."""
     return {
         "stream": stream.name,
         "metric": stream.metric,
-        "seed": settings.seed,
-        "episodes": settings.episodes,
-        "tasks": [dataclasses.asdict(score) for score in scores],
+        "seed": asked.seed,
+        "episodes": asked.episodes,
+        "tasks": [settings(score) for score in scores],
         "mean_score": float(np.mean([score.score for score in scores])),
     }
 

@@ -1,7 +1,7 @@
 """`comad heads`: how the library of skills grew over a run, and how surely it would grow again."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ from comad.cli.terminal import progress, show_json, show_lines, show_table
 from comad.errors import UserError
 from comad.ranges import Count, ranged
 from comad.runs.record import RunRecord, read_run
+from comad.settings import settings
 
 if TYPE_CHECKING:
     from comad.encounters import Encounter
@@ -54,7 +55,7 @@ class ShowHeads:
                 met.append(encounter)
                 bar.advance(meeting)
         if self.json:
-            show_json([asdict(encounter) for encounter in met])
+            show_json([settings(encounter) for encounter in met])
         else:
             show_encounters(met)
 

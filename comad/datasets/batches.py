@@ -1,8 +1,6 @@
 """From compact arrays on the device to the batches that methods learn from."""
 
-import dataclasses
 from collections.abc import Mapping
-from operator import itemgetter
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +10,8 @@ from comad.datasets.layout import Column, columns, scales
 from comad.datasets.packing import Index
 from comad.datasets.store import Dataset
 from comad.envs import look
-from comad.tokens import complete, no_actions
-from comad.types import Batch, Continuous, Moments, Spec, StateTokens, Tokens
+from comad.tokens import complete, no_actions, state_of, tokens_of
+from comad.types import Batch, Continuous, Moments, Spec
 
 Resident = Mapping[str, Array]
 """A dataset's stored arrays on the device, and per moment ``terminated`` and ``outcome``."""
@@ -63,8 +61,8 @@ def gather(spec: Spec, resident: Resident, index: Index) -> Batch:
 def _moments(spec: Spec, resident: Resident, moment: Int[Array, "row time"], first: Bool[Array, "row time"]) -> Moments:
     """What some moments show, decoded."""
     values = {column.name: _decode(column, resident[column.name][moment]) for column in columns(spec)}
-    state = StateTokens(*itemgetter(*_names("state", StateTokens))(values))
-    tokens = look(spec, state) if spec.seen_in_state else Tokens(*itemgetter(*_names("tokens", Tokens))(values))
+    state = state_of(values, "state.")
+    tokens = look(spec, state) if spec.seen_in_state else tokens_of(values, "tokens.")
     actions = values["actions"]
     continuous = isinstance(spec.actions, Continuous)
     actions = actions if continuous else actions.astype(jnp.int32)
@@ -75,10 +73,6 @@ def _moments(spec: Spec, resident: Resident, moment: Int[Array, "row time"], fir
     last_actions = jnp.where(begins, no_actions(spec)[None, None], before)
     available = jnp.ones((*actions.shape[:3], 0), bool) if continuous else values["available"]
     return Moments(complete(tokens, last_actions, spec), state, available, actions)
-
-
-def _names(group: str, noun: type[StateTokens] | type[Tokens]) -> list[str]:
-    return [f"{group}.{field.name}" for field in dataclasses.fields(noun)]
 
 
 def _decode(column: Column, stored: Array) -> Array:

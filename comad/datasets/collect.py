@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from comad.datasets.layout import Values, columns, episode_starts
+from comad.datasets.layout import SHOWN, Values, columns, episode_starts
 from comad.datasets.store import write
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, Player, Record, episode_keys, rollout
@@ -49,7 +48,8 @@ def _keeper(spec: Spec) -> Record:
     """What is kept of a moment: the dataset's columns, not the observations where these follow from the state and are far larger."""
 
     def keep(world: Any, step: Step, actions: Actions) -> dict[str, Any]:
-        shown = {column.name: attrgetter(column.name)(step) for column in columns(spec) if column.name != "actions"}
+        names = [column.name for column in columns(spec) if column.name != "actions"]
+        shown = {name: SHOWN[name](step) for name in names}
         return {**shown, "actions": actions, "terminated": step.terminated}
 
     return keep

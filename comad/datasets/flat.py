@@ -1,6 +1,5 @@
 """Whole datasets as the flat vectors of other people's files, and those as the columns of a dataset."""
 
-import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 
 from comad.datasets.layout import Values, episode_starts
 from comad.envs import look, vectors
-from comad.tokens import other_agents
+from comad.tokens import other_agents, state_of
 from comad.types import Spec, StateTokens
 
 BLOCK = 4096
@@ -58,9 +57,12 @@ def _seen(spec: Spec, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.
 def _derived(spec: Spec, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same where recordings leave them out, some moments at a time, for together they can be gigabytes."""
     see = jax.jit(look, static_argnums=0)
-    state = [values[f"state.{field.name}"] for field in dataclasses.fields(StateTokens)]
-    blocks = [
-        see(spec, StateTokens(*(jnp.asarray(part[first : first + BLOCK]) for part in state))) for first in range(0, len(state[0]), BLOCK)
-    ]
+    state = {name: array for name, array in values.items() if name.startswith("state.")}
+
+    def block(first: int) -> StateTokens:
+        some = {name: jnp.asarray(array[first : first + BLOCK]) for name, array in state.items()}
+        return state_of(some, "state.")
+
+    blocks = [see(spec, block(first)) for first in range(0, len(values["actions"]), BLOCK)]
     own, allies, targets = (np.concatenate([np.asarray(getattr(block, name)) for block in blocks]) for name in ("own", "allies", "targets"))
     return own, allies, targets

@@ -5,12 +5,13 @@ bytes in the world's own units, masks are bits, and what follows from something 
 last actions, and, where they follow from the state, the observations.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from comad.types import Continuous, Feature, Spec
+from comad.types import Continuous, Feature, Spec, Step
 
 Values = dict[str, np.ndarray]
 """Arrays by the names of their columns, as the program sees them."""
@@ -58,6 +59,22 @@ def columns(spec: Spec) -> tuple[Column, ...]:
     # The mask is kept even where it follows from the state: another rounding of a distance must not forbid what was done.
     return (*state, *(() if spec.seen_in_state else seen), *act, Column("reward", "number", (), "float32"))
 
+
+SHOWN: Mapping[str, Callable[[Step], Any]] = {
+    "state.agents": lambda step: step.state.agents,
+    "state.targets": lambda step: step.state.targets,
+    "state.context": lambda step: step.state.context,
+    "state.agent_present": lambda step: step.state.agent_present,
+    "state.target_present": lambda step: step.state.target_present,
+    "tokens.own": lambda step: step.tokens.own,
+    "tokens.allies": lambda step: step.tokens.allies,
+    "tokens.targets": lambda step: step.tokens.targets,
+    "tokens.ally_seen": lambda step: step.tokens.ally_seen,
+    "tokens.target_seen": lambda step: step.tokens.target_seen,
+    "available": lambda step: step.available,
+    "reward": lambda step: step.reward,
+}
+"""Where a step shows what a column keeps. Names of columns stay when attributes are renamed."""
 
 EPISODE_COLUMNS = (
     Column("episode.start", "number", (), "int64"),

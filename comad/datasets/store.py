@@ -4,7 +4,6 @@ Nothing in a dataset can run. Every number that decides how much is read comes f
 header and size before anything is loaded; file names with a path in them are refused.
 """
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -22,7 +21,7 @@ from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, enco
 from comad.datasets.statistics import Statistics, statistics
 from comad.errors import MALFORMED, UserError
 from comad.files import new_folder, read_json, refuse_link, sha256, write_json
-from comad.settings import from_settings
+from comad.settings import from_settings, settings
 from comad.types import Continuous, Discrete, Feature, Spec
 
 FORMAT = 1
@@ -93,9 +92,9 @@ def write(path: Path, spec: Spec, quality: str, values: Mapping[str, np.ndarray]
             manifest = {
                 "format": FORMAT,
                 "quality": quality,
-                "spec": dataclasses.asdict(spec),
+                "spec": settings(spec),
                 "content": content_hash(stored),
-                "statistics": dataclasses.asdict(statistics(spec, stored)),
+                "statistics": settings(statistics(spec, stored)),
                 "provenance": dict(provenance),
                 "arrays": entries,
             }

@@ -69,7 +69,7 @@ class Ant:
         return Spec(
             env=self.name,
             version=VERSION,
-            rules=rules_of("ant", VERSION, self),
+            rules=self.rules,
             num_agents=NUM_LEGS,
             num_targets=1,
             own=(*LEG, *TORSO),
@@ -83,6 +83,17 @@ class Ant:
             view=view_name(self.sight),
             full_return=FULL_REWARD * self.limit,
         )
+
+    @property
+    def rules(self) -> str:
+        """Returns what identifies this environment."""
+        settings = {
+            "direction": self.direction,
+            "disabled": self.disabled,
+            "sight": self.sight,
+            "limit": self.limit,
+        }
+        return rules_of("ant", VERSION, settings)
 
     @property
     def name(self) -> str:

@@ -1,14 +1,13 @@
 """The contract every world meets, so that nothing above this folder knows which world it is in."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from comad.envs.scene import Scene
 from comad.errors import UserError
-from comad.settings import settings
 from comad.types import Actions, PRNGKey, Spec, Step
 
 World = TypeVar("World")
@@ -126,9 +125,16 @@ def check_limit(name: str, limit: int) -> None:
         raise UserError(f"{name}: the limit must be 1 to {LONGEST} steps, not {limit}")
 
 
-def rules_of(family: str, version: int, env: Any) -> str:
-    """What identifies a world, as canonical JSON: its family, the version of that family's code, the settings of this instance."""
-    return json.dumps({"family": family, "version": version, "settings": settings(env)}, sort_keys=True)
+def rules_of(family: str, version: int, settings: Mapping[str, Any]) -> str:
+    """Returns what identifies an environment, as canonical JSON.
+
+    Args:
+        family: its family.
+        version: of that family's code.
+        settings: what decides its rules, by names that stay as they are whatever fields are called.
+    """
+    found = {"family": family, "version": version, "settings": settings}
+    return json.dumps(found, sort_keys=True)
 
 
 def not_installed(what: str, package: str, extra: str) -> UserError:

@@ -74,7 +74,7 @@ class Battle:
         return Spec(
             env=self.name,
             version=VERSION,
-            rules=rules_of("battle", VERSION, self),
+            rules=self.rules,
             num_agents=self.num_agents,
             num_targets=self.num_enemies,
             own=OWN,
@@ -88,6 +88,18 @@ class Battle:
             view="battle",
             metric="success",
         )
+
+    @property
+    def rules(self) -> str:
+        """Returns what identifies this environment."""
+        settings = {
+            "num_agents": self.num_agents,
+            "num_enemies": self.num_enemies,
+            "units": self.units,
+            "race": self.race,
+            "limit": self.limit,
+        }
+        return rules_of("battle", VERSION, settings)
 
     @property
     def name(self) -> str:

@@ -96,7 +96,7 @@ class Foraging:
         return Spec(
             env=self.name,
             version=VERSION,
-            rules=rules_of("lbf", VERSION, self),
+            rules=self.rules,
             num_agents=self.num_agents,
             num_targets=self.num_foods,
             own=token,
@@ -111,12 +111,27 @@ class Foraging:
         )
 
     @property
+    def rules(self) -> str:
+        """Returns what identifies this environment."""
+        settings = {
+            **{"num_agents": self.num_agents, "num_foods": self.num_foods},
+            **{"rows": self.rows, "columns": self.columns, "limit": self.limit},
+            **{"sight": self.sight, "force_coop": self.force_coop, "penalty": self.penalty},
+            "min_player_level": self.min_player_level,
+            "max_player_level": self.max_player_level,
+            "min_food_level": self.min_food_level,
+            "max_food_level": self.max_food_level,
+            "food_cells": self.food_cells,
+        }
+        return rules_of("lbf", VERSION, settings)
+
+    @property
     def name(self) -> str:
         """The name that `make` turns into this world again; settings that have none get one that tells them apart."""
         for name in (*NAMES, self.short_name):
             if self == make(name):
                 return name
-        return f"{self.short_name}-{hashlib.sha256(rules_of('lbf', VERSION, self).encode()).hexdigest()[:6]}"
+        return f"{self.short_name}-{hashlib.sha256(self.rules.encode()).hexdigest()[:6]}"
 
     @property
     def short_name(self) -> str:

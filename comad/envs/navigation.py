@@ -54,7 +54,7 @@ class Navigation:
         return Spec(
             env=self.name,
             version=VERSION,
-            rules=rules_of("cn", VERSION, self),
+            rules=self.rules,
             num_agents=self.num_agents,
             num_targets=self.num_agents,
             own=cell,
@@ -67,6 +67,18 @@ class Navigation:
             limit=self.limit,
             full_view=self.sees_all,
         )
+
+    @property
+    def rules(self) -> str:
+        """Returns what identifies this environment."""
+        settings = {
+            "num_agents": self.num_agents,
+            "size": self.size,
+            "limit": self.limit,
+            "reach": self.reach,
+            "sight": self.sight,
+        }
+        return rules_of("cn", VERSION, settings)
 
     @property
     def name(self) -> str:

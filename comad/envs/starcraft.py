@@ -19,7 +19,8 @@ from comad.envs.starcraft_site import GET_ODIS, PACKAGES, Needs, check_playable
 from comad.envs.starcraft_starts import SIZE, draw_start
 from comad.envs.units import KINDS
 from comad.errors import UserError
-from comad.types import Feature, Spec, StateTokens, Step, Tokens
+from comad.tokens import state_of, tokens_of
+from comad.types import Feature, Spec, Step
 
 NO_OP, STOP = 0, 1
 SETTINGS = {
@@ -104,8 +105,9 @@ class Starcraft:
         """Tokens, masks and outcomes of many games."""
         obs, state, available = (np.stack([getattr(sight, name) for sight in sights]) for name in ("obs", "state", "available"))
         seen = vectors.aim_at_allies(self.spec, vectors.split_obs(self.spec, obs), available)
-        tokens = Tokens(**{name: jnp.asarray(array) for name, array in seen.items()})
-        situation = StateTokens(**{name: jnp.asarray(array) for name, array in vectors.split_state(self.spec, state).items()})
+        tokens = tokens_of({name: jnp.asarray(array) for name, array in seen.items()})
+        whole = vectors.split_state(self.spec, state)
+        situation = state_of({name: jnp.asarray(array) for name, array in whole.items()})
         world = StarcraftWorld(situation.agents, situation.targets, jnp.asarray(available), jnp.asarray(time, jnp.int32))
         ended = jnp.array([sight.ended for sight in sights])
         return world, Step(

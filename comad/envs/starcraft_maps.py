@@ -87,6 +87,19 @@ class StarcraftMap:
         kinds = self.kind_features(self.agent_units), self.kind_features(self.enemy_units, enemies=True)
         return _spec(self, kinds, own_place=(), sight=SIGHT)
 
+    @property
+    def rules(self) -> str:
+        """Returns what identifies this environment."""
+        settings = {
+            "map": self.map,
+            "agents": self.agents,
+            "enemies": self.enemies,
+            "agent_units": self.agent_units,
+            "enemy_units": self.enemy_units,
+            "limit": self.limit,
+        }
+        return rules_of(FAMILY, VERSION, settings)
+
     def kind_features(self, team: Team, *, enemies: bool = False) -> Kinds:
         """Shield and type of a unit; types are told only where the agents' own team is mixed, as SMAC's registry has it."""
         shield = ("shield",) if team[0][0] in WITH_SHIELD else ()
@@ -112,6 +125,17 @@ class RaceMap:
         if self.heals and self.agents > self.enemies:
             # SMACv2 then has more aimed actions than there are enemies, and no token would stand for the last ones.
             raise UserError(f"{self.map}: medivacs reach allies by the numbers of enemies, so there must be at least {self.agents} enemies")
+
+    @property
+    def rules(self) -> str:
+        """Returns what identifies this environment."""
+        settings = {
+            "race": self.race,
+            "agents": self.agents,
+            "enemies": self.enemies,
+            "limit": self.limit,
+        }
+        return rules_of(FAMILY, VERSION, settings)
 
     @property
     def map(self) -> str:
@@ -175,17 +199,22 @@ def _team(name: str, text: str) -> Team:
     return tuple(counts.items())
 
 
-def _spec(rules: Rules, kinds: tuple[Kinds, Kinds], own_place: tuple[Feature, ...], sight: float) -> Spec:
+def _spec(
+    layout: Rules,
+    kinds: tuple[Kinds, Kinds],
+    own_place: tuple[Feature, ...],
+    sight: float,
+) -> Spec:
     """What both games tell, in the order in which they tell it: of an own unit's kind, its shield comes before the place."""
     seen = (Feature("distance", sight), Feature("east", sight), Feature("north", sight))
     health, place = _features("health"), _features("x", "y")
     shield = tuple(feature for feature in kinds[0] if feature.name == "shield")
     return Spec(
-        env=f"{FAMILY}-{rules.map}",
+        env=f"{FAMILY}-{layout.map}",
         version=VERSION,
-        rules=rules_of(FAMILY, VERSION, rules),
-        num_agents=rules.agents,
-        num_targets=rules.enemies,
+        rules=layout.rules,
+        num_agents=layout.agents,
+        num_targets=layout.enemies,
         own=(*_features(*(f"can go {way}" for way in DIRECTIONS)), *health, *shield, *own_place, *kinds[0][len(shield) :]),
         ally=(*_features("visible"), *seen, *health, *kinds[0]),
         target=(*_features("in range"), *seen, *health, *kinds[1]),
@@ -193,7 +222,7 @@ def _spec(rules: Rules, kinds: tuple[Kinds, Kinds], own_place: tuple[Feature, ..
         state_target=(*health, *place, *kinds[1]),
         context=(),
         actions=ACTIONS,
-        limit=rules.limit,
+        limit=layout.limit,
         metric="success",
     )
 

@@ -11,7 +11,7 @@ from comad.tokens import other_agents
 from comad.types import Discrete, Spec
 
 Fields = dict[str, np.ndarray]
-"""Arrays by the names of the fields of `Tokens` or `StateTokens`."""
+"""Arrays by the names that files have for the fields of `Tokens` or `StateTokens`."""
 HEALER = "is medivac"
 
 

@@ -20,7 +20,7 @@ from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
 from comad.files import read_json, sha256, write_json
-from comad.settings import from_settings
+from comad.settings import from_settings, settings
 
 SHIPPED = Path(__file__).parent / "weights"
 TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac, "hatd3": Hatd3}
@@ -63,7 +63,7 @@ def put(folder: Path, team: Any, card: Card) -> Card:
     weights = folder / card.env / f"{card.quality}.safetensors"
     checkpoint.save(weights, team)
     card = dataclasses.replace(card, sha256=sha256(weights))
-    write_json(weights.with_suffix(".json"), dataclasses.asdict(card))
+    write_json(weights.with_suffix(".json"), settings(card))
     return card
 
 

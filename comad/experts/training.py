@@ -1,6 +1,5 @@
 """From nothing to a pair of players: train, evaluate often, keep every evaluated team, choose the expert and the medium one."""
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from comad.machine import describe_machine
 from comad.runs.folder import journal_path
 from comad.runs.journal import read_journal
 from comad.runs.run import open_run
-from comad.settings import settings
+from comad.settings import by_attribute, settings
 from comad.types import Spec
 
 EVALUATION_EPISODES = 256
@@ -114,7 +113,7 @@ def train(
                 team=sha256(team_path(folder, len(curve))),
             )
             curve.append(progress)
-            run.append("scores", dataclasses.asdict(progress))
+            run.append("scores", settings(progress))
             run.save(len(curve), partial(checkpoint.save, tree=state))
             yield progress
 
@@ -205,6 +204,7 @@ def read_curve(folder: Path) -> list[Progress]:
     """The evaluations of a training so far."""
     path = journal_path(folder, "scores")
     try:
-        return [Progress(**line) for line in read_journal(path)] if path.exists() else []
+        lines = read_journal(path) if path.exists() else []
+        return [Progress(**by_attribute(Progress, line)) for line in lines]
     except TypeError as error:
         raise UserError(f"{path} is not the curve of a training ({error}); choose another folder") from error

@@ -4,12 +4,13 @@ import itertools
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError, unknown
 from comad.ranges import AtOnce, Count, Seed, Updates, numeric_fields, ranged
+from comad.settings import by_attribute, written_names
 
 MOST_RUNS = 10_000
 """Runs of one grid; a comparison of all methods has hundreds."""
@@ -101,10 +102,10 @@ def with_profile(profile: str, given: Mapping[str, Any]) -> Grid:
     """A profile's budget, and whatever is given in its place."""
     if profile not in PROFILES:
         raise unknown("profile", profile, PROFILES)
-    known = {entry.name for entry in fields(Grid)}
+    known = set(written_names(Grid).values())
     if strange := sorted(given.keys() - known):
         raise UserError(f"a grid has no {strange[0]!r}; it has profile, {', '.join(sorted(known))}")
-    grid = Grid(**{"streams": (), **PROFILES[profile], **given})
+    grid = Grid(**by_attribute(Grid, {"streams": (), **PROFILES[profile], **given}))
     for name in ("streams", "qualities", "seeds"):
         if not getattr(grid, name):
             raise UserError(f"a grid without {name} holds no run; give some")
@@ -135,9 +136,9 @@ def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
     for name in ("streams", "qualities", "methods", "seeds"):
         if name in found:
             found[name] = _listed(path, name, found[name], int if name == "seeds" else str)
-    for name in ("seeds", "updates", "evaluations", "episodes", "batch"):
-        if name in found:
-            numeric_fields(Grid)[name].check(f"{path}: {name}", found[name])
+    for attribute, name in written_names(Grid).items():
+        if name in found and (entry := numeric_fields(Grid).get(attribute)):
+            entry.check(f"{path}: {name}", found[name])
     if "variants" in found:
         found["variants"] = tuple(_variant(path, entry) for entry in _listed(path, "variants", found["variants"], dict))
     return profile, found

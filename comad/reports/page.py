@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -24,11 +23,11 @@ from comad.runs.folder import journal_path, read_settings
 from comad.runs.journal import read_journal
 from comad.runs.record import MODES, Mode, Play, read_portrait, usual_mode
 from comad.runs.standing import Standing
+from comad.settings import settings
 
 Command = Callable[[Mapping[str, Any], str], str]
 """From a run's identity and the name of its folder to what makes it again."""
 COUNTED = ("learning_seconds", "learning_count", "evaluation_seconds", "evaluation_count", "compiling_seconds", "peak_bytes")
-SIZES = ("mean", "std", "low", "high")
 SCRIPTS = ("base", "scores", "curves", "library", "variations", "replays", "runs", "start")
 """Parts of the page's program, in order."""
 TICKS, SPAN = 33, 4.0
@@ -102,8 +101,8 @@ def _key(found: Any) -> tuple[str, str, int, str]:
 
 def outline(result: Result) -> dict[str, Any]:
     """What a result is, what it cost, and how to make it again."""
-    settings = result.records[0].settings
-    identity = settings["identity"]
+    recorded = result.records[0].settings
+    identity = recorded["identity"]
     return {
         "stream": result.stream,
         "quality": result.quality,
@@ -118,7 +117,7 @@ def outline(result: Result) -> dict[str, Any]:
         "cost": cost(result),
         "portrait": portrait(result),
         "undefined": UNDEFINED.get(result.method, ()),
-        "provenance": {name: value for name, value in settings.items() if name != "earlier"},
+        "provenance": {name: value for name, value in recorded.items() if name != "earlier"},
         "programs": programs(result),
     }
 
@@ -166,16 +165,20 @@ def describe(result: Result, results: Sequence[Result], mode: Mode) -> dict[str,
     metrics: dict[str, Summary] = {"late P": summarize(late, 0.0, 100.0)}
     metrics |= {str(name): found for name, found in summaries(result, results, mode).items()}
     return {
-        "metrics": {name: {size: _short(getattr(found, size), 3) for size in SIZES} for name, found in metrics.items()},
+        "metrics": {name: _rounded(found) for name, found in metrics.items()},
         "curves": {"seen": _curve(seen), "tasks": [_curve(scores[..., task]) for task in range(scores.shape[-1])]},
         "matrix": _short(scores[:, :, -1].mean(0)),
     }
 
 
+def _rounded(found: Summary) -> dict[str, Any]:
+    return {size: _short(value, 3) for size, value in settings(found).items()}
+
+
 def going(path: Path, standing: Standing) -> dict[str, Any]:
     """How far an unfinished run is, and its scores so far on the tasks it has seen."""
-    settings = read_settings(path)
-    identity, mode = settings["identity"], usual_mode(settings)
+    recorded = read_settings(path)
+    identity, mode = recorded["identity"], usual_mode(recorded)
     seen = [entry[mode]["score"][: entry["task"] + 1] for entry in read_journal(journal_path(path, "scores"))]
     return {
         "name": f"{path.parent.name}/{path.name}",
@@ -194,8 +197,8 @@ def describe_overall(row: Overall) -> dict[str, Any]:
         "places": [" ".join(place) for place in row.places],
         "missing": [" ".join(place) for place in row.missing],
         "seeds": row.seeds,
-        "mean": _short(list(asdict(row.mean).values()), 2) if row.mean else None,
-        "middle": _short(list(asdict(row.middle).values()), 2) if row.middle else None,
+        "mean": _short(list(settings(row.mean).values()), 2) if row.mean else None,
+        "middle": _short(list(settings(row.middle).values()), 2) if row.middle else None,
         "improvement": {name: _short(value) for name, value in row.improvement.items()},
         "published": theirs[0] if theirs else None,
     }
@@ -205,7 +208,8 @@ def growth(result: Result) -> list[dict[str, Any]]:
     """How the library of the first seed grew, and P after each task; empty for methods without one."""
     grown = [entry for entry in result.records[0].growth() if entry.own is not None and entry.noise is not None]
     rounded = [{"scores": _short(entry.scores), "own": _short(entry.own), "noise": _short(entry.noise)} for entry in grown]
-    return [{**asdict(entry), **short, "P": reached} for entry, short, reached in zip(grown, rounded, performances(result), strict=False)]
+    rows = zip(grown, rounded, performances(result), strict=False)
+    return [{**settings(entry), **short, "P": reached} for entry, short, reached in rows]
 
 
 def performances(result: Result) -> list[float]:

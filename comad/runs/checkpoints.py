@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from comad.errors import MALFORMED, UserError
 from comad.files import open_regular, read_json, write_json
 from comad.runs.folder import CHECKPOINTS, JOURNALS, SET_ASIDE, VOUCHED, JournalName, checkpoint_files, journal_path
 from comad.runs.journal import Mark, mark_of
+from comad.settings import settings
 
 KEPT = 2
 """So many of the newest checkpoints are kept, besides the milestones."""
@@ -133,8 +134,8 @@ def _as_json(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "position": checkpoint.position,
         "milestone": checkpoint.milestone,
-        "arrays": {"name": checkpoint.path.name, **asdict(checkpoint.arrays)},
-        "journals": {name: asdict(mark) for name, mark in checkpoint.journals.items()},
+        "arrays": {"name": checkpoint.path.name, **settings(checkpoint.arrays)},
+        "journals": {name: settings(mark) for name, mark in checkpoint.journals.items()},
         **({"damaged": list(checkpoint.damaged)} if checkpoint.damaged else {}),
     }
 

@@ -6,7 +6,7 @@ A seal names the run by a digest of its identity, and its journals of results by
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from comad.runs.folder import (
     write_settings,
 )
 from comad.runs.journal import Mark, mark_of
+from comad.settings import settings
 
 VERSION = 1
 LOOKS = 5
@@ -72,9 +73,10 @@ def remove_seal(folder: Path) -> None:
 
 def seal_run(folder: Path) -> None:
     """Seals a run that was made before seals existed, just as its records are now."""
-    settings = read_settings(folder)
-    write_seal(folder, settings["identity"], {name: mark_of(_journal_bytes(folder, name)) for name in VOUCHED})
-    write_settings(folder, settings)
+    described = read_settings(folder)
+    marks = {name: mark_of(_journal_bytes(folder, name)) for name in VOUCHED}
+    write_seal(folder, described["identity"], marks)
+    write_settings(folder, described)
 
 
 def check_seal(folder: Path) -> tuple[Sealing, dict[JournalName, bytes]]:
@@ -90,7 +92,8 @@ def check_seal(folder: Path) -> tuple[Sealing, dict[JournalName, bytes]]:
 
 
 def _check(folder: Path) -> tuple[Sealing, dict[JournalName, bytes]]:
-    settings, sealed, path = read_settings(folder), settings_are_sealed(folder), folder / SEAL
+    described, sealed = read_settings(folder), settings_are_sealed(folder)
+    path = folder / SEAL
     # The seal before the journals: a run that goes on meanwhile only makes them longer.
     seal = parse(path, read_json(path)) if os.path.lexists(path) else None
     begins = sealed and seal is None  # then a journal may not be there yet
@@ -103,7 +106,7 @@ def _check(folder: Path) -> tuple[Sealing, dict[JournalName, bytes]]:
         return Sealing(None, legacy=not sealed), data
     if not sealed:
         raise UserError(f"{folder / 'settings.json'} has lost its seal, though {SEAL} is there; restore it from a copy")
-    if seal.identity != digest(settings["identity"]):
+    if seal.identity != digest(described["identity"]):
         raise UserError(f"{path} belongs to a run of other settings than {folder / 'settings.json'} describes; restore both from a copy")
     for name, mark in seal.journals.items():
         if mark_of(data[name][: mark.size]) != mark:
@@ -113,7 +116,8 @@ def _check(folder: Path) -> tuple[Sealing, dict[JournalName, bytes]]:
 
 def as_json(seal: Seal) -> dict[str, Any]:
     """Returns a seal as plain values."""
-    return {"version": VERSION, "identity": seal.identity, **{name: asdict(mark) for name, mark in seal.journals.items()}}
+    journals: dict[str, Any] = {name: settings(mark) for name, mark in seal.journals.items()}
+    return {"version": VERSION, "identity": seal.identity, **journals}
 
 
 def parse(path: Path, value: Any) -> Seal:

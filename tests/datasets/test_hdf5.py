@@ -20,8 +20,8 @@ from comad.envs import make
 from comad.envs.navigation import Navigation, NavigationWorld
 from comad.errors import UserError
 from comad.files import sha256
-from comad.tokens import full_view
-from comad.types import Continuous, StateTokens
+from comad.tokens import full_view, state_of
+from comad.types import Continuous
 
 Fields = dict[str, np.ndarray]
 OBS = ("obs", (3, 51, 2, 8), "float32")
@@ -130,7 +130,8 @@ def test_an_imported_moment_is_what_the_world_shows(tmp_path: Path) -> None:
     cells = jnp.asarray(fields["state"][fields["filled"][..., 0] == 1].reshape(-1, 4, 2).astype(np.int32) - 1)
     worlds = jax.vmap(lambda cell: NavigationWorld(cell[:2], cell[2:], jnp.int32(0)))(cells)
     shown = jax.vmap(lambda world: env.show(world, jnp.array(False)))(worlds)
-    state = StateTokens(*(jnp.asarray(dataset.read(f"state.{field.name}")) for field in dataclasses.fields(StateTokens)))
+    names = [name for name in dataset.columns if name.startswith("state.")]
+    state = state_of({name: jnp.asarray(dataset.read(name)) for name in names}, "state.")
     assert dataset.spec == env.spec
     for ours, theirs in zip(jax.tree.leaves((state, full_view(state))), jax.tree.leaves((shown.state, shown.tokens)), strict=True):
         assert (np.asarray(ours) == np.asarray(theirs)).all()
