@@ -30,7 +30,7 @@ def twin(thing: Any) -> Any:
 @cache
 def twin_of(kind: Any) -> Any:
     """Returns the twin of a class of modules or of settings."""
-    written = {renamed(name): name for name in written_names(kind)}
+    written = {renamed(name): stated for name, stated in written_names(kind).items()}
     old = dataclasses.fields(kind)
     fields = [(renamed(field.name), type_of(field.type), copied(field)) for field in old]
     name = f"Other{kind.__name__}"
