@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-slow fuzz reliability check install install-dev clean
+.PHONY: run test test-slow same fuzz reliability check install install-dev clean
 .PHONY: background background-status background-stop background-pause background-continue
 
 run: install
@@ -15,6 +15,10 @@ test: install-dev check
 
 test-slow: install-dev
 	$(BIN)/python -m pytest -m slow
+
+# Does every method compute what it did at the commit in tests/same/base.txt, bit by bit: `make same METHODS="ft owl"`.
+same: install-dev
+	$(BIN)/python tests/same/comparing.py $(METHODS)
 
 # Attacks on every reader of files, guided by coverage where atheris can be installed: `make fuzz SECONDS=60`.
 SECONDS ?= 60
