@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, configuration, settings  # noqa: E402
 from hypothesis.internal.conjecture import providers  # noqa: E402
 from hypothesis.internal.constants_ast import Constants  # noqa: E402
 
+from comad.cache import compile_folder  # noqa: E402
+
 # All processes of one run of the tests share what they have compiled, and nothing of it is left to the next run or to the user.
 if "COMAD_TEST_FOLDER" not in os.environ:
     os.environ["COMAD_TEST_FOLDER"] = tempfile.mkdtemp(prefix="comad-tests-")
@@ -27,7 +29,7 @@ if "COMAD_TEST_FOLDER" not in os.environ:
 FOLDER = Path(os.environ["COMAD_TEST_FOLDER"])
 os.environ["COMAD_CACHE"] = str(FOLDER)
 os.environ.pop("COMAD_DATA", None)  # datasets of the user are none of the tests'
-jax.config.update("jax_compilation_cache_dir", str(FOLDER / "xla"))
+jax.config.update("jax_compilation_cache_dir", str(compile_folder()))  # where the program itself puts it, whichever is first
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_nans", True)
