@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -13,8 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from comad import envs, tracking
+from comad import tracking
 from comad.cli.commands import SPELLING, changed
+from comad.cli.kept import describe_uncompared, keep_own
 from comad.cli.options import OPTIONS, as_option
 from comad.cli.tasks import find_stream
 from comad.cli.terminal import duration, pause, show_lines, show_table
@@ -26,14 +27,10 @@ from comad.grid.pace import Pace, seconds_left
 from comad.grid.remote import Needs, run_on_ray
 from comad.machine import available_cores
 from comad.methods import find
-from comad.methods.base import settled
 from comad.metrics import percent
 from comad.ranges import AtOnce, Count, Seed, Size, Units, Updates, ranged
-from comad.runs.folder import differences, read_settings
 from comad.runs.standing import Standing, look
-from comad.settings import identifying, settings
 from comad.training.lessons import locate
-from comad.training.loop import Budget
 
 WAIT = 300
 """Seconds that a run waits for an older process that may still be saving it."""
@@ -98,11 +95,12 @@ class RunGrid:
         grid = self.grid()
         cells = list(grid.cells())
         board = Board(cells, self.out.resolve())
-        for cell in cells:
-            check_same(grid, cell, self.out.resolve(), self.options(cell.variant))
-        waiting = [cell for cell in cells if not board.finished(cell) and cell not in board.failures]
-        if kept := len(cells) - len(waiting) - len(board.failures):
-            show_lines([f"{kept} of {len(cells)} runs in {self.out} are finished and kept"])
+        there = keep_own(grid, cells, board.out, self.data, self.options)
+        kept = {cell: there.get(cell, ()) for cell in cells if board.finished(cell)}
+        waiting = [cell for cell in cells if cell not in kept and cell not in board.failures]
+        if kept:
+            said = f"{len(kept)} of {len(cells)} runs in {self.out} are finished and kept"
+            show_lines([said, *describe_uncompared(kept.values())])
         if not waiting:
             return board
         with board.shown():
@@ -159,27 +157,6 @@ class RunGrid:
         for stream, quality in dict.fromkeys((cell.stream, cell.quality) for cell in cells):
             locate(find_stream(stream), quality, data)  # said once, instead of by every run
         return Workshop(command, log, share(cores, self.cores, self.at_once)).run(cells)
-
-
-def check_same(grid: Grid, cell: Cell, out: Path, options: Sequence[str]) -> None:
-    """Refuse a folder that holds a run of other settings under the same name."""
-    folder = cell.folder(out)
-    if look(folder) is None:
-        return
-    method: Any = tyro.cli(find(cell.variant.method), args=options, config=SPELLING)
-    stream = find_stream(cell.stream)
-    spec = envs.find(stream.tasks[0].env).spec
-    budget = Budget.of(spec, grid.updates or stream.updates, grid.evaluations, grid.episodes, grid.batch)
-    here: dict[str, Any] = {
-        "method": cell.variant.method,
-        "settings": identifying(settled(method, spec)),
-        "stream": cell.stream,
-        "quality": cell.quality,
-    }
-    here |= {"seed": cell.seed, "budget": settings(budget)}
-    there = read_settings(folder)["identity"]
-    if differing := list(differences({name: there.get(name) for name in here}, here)):
-        raise UserError(f"{folder} holds another run: {', '.join(differing)}; choose another --out")
 
 
 @dataclass

@@ -18,6 +18,11 @@ def place(env: str, quality: str, folder: Path | None = None) -> Path:
     return root(folder) / env / quality
 
 
+def is_there(place: Path) -> bool:
+    """Returns whether a dataset lies at a place, by its manifest."""
+    return (place / "manifest.json").exists()
+
+
 def find_all(folder: Path | None = None) -> list[Path]:
     """Every dataset below the folder."""
     return sorted(manifest.parent for manifest in root(folder).glob("*/*/manifest.json"))
@@ -26,7 +31,7 @@ def find_all(folder: Path | None = None) -> list[Path]:
 def find(name: str, folder: Path | None = None) -> Path:
     """A dataset by its path, or by world and quality such as ``cn-4/expert``."""
     for path in (Path(name), root(folder) / name):
-        if (path / "manifest.json").exists():
+        if is_there(path):
             return path
     known = [str(path.relative_to(root(folder))) for path in find_all(folder)]
     there = f"there are {', '.join(known)}" if known else "none is there yet; 'comad collect cn' makes some"

@@ -99,8 +99,8 @@ def claim(folder: Path, settings: dict[str, Any], fresh: bool, accept_other_mach
         place = set_run_aside(folder)
         write_settings(folder, settings)
         return place
-    if differing := list(differences(found["identity"], settings["identity"])):
-        raise UserError(f"{folder} holds another run: {', '.join(differing)}; choose another folder or --fresh")
+    way_out = "choose another folder or --fresh"
+    refuse_another(folder, found["identity"], settings["identity"], way_out)
     if not accept_other_machine and (differing := list(differences(found.get("machine"), settings.get("machine"), "machine"))):
         raise UserError(
             f"{folder} was begun on another machine, and a run of both would have bytes of neither: {', '.join(differing)}; "
@@ -113,6 +113,12 @@ def claim(folder: Path, settings: dict[str, Any], fresh: bool, accept_other_mach
     elif not settings_are_sealed(folder):
         write_settings(folder, {**settings, **({"earlier": earlier} if earlier else {})})
     return None
+
+
+def refuse_another(folder: Path, there: Any, here: Any, way_out: str) -> None:
+    """Refuses a folder whose run has another identity than wanted here, naming all that differs."""
+    if differing := list(differences(there, here)):
+        raise UserError(f"{folder} holds another run: {', '.join(differing)}; {way_out}")
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ def prepare(stream: Stream, quality: str, batch: int, folder: Path | None = None
 def locate(stream: Stream, quality: str, folder: Path | None = None) -> list[Path]:
     """Where the data of every task lies; what is missing is named together with the command that makes it."""
     places = [library.place(envs.find(task.env).spec.env, quality, folder) for task in stream.tasks]
-    if missing := [place for place in places if not (place / "manifest.json").exists()]:
+    if missing := [place for place in places if not library.is_there(place)]:
         raise UserError(f"there is no dataset {missing[0]}; {_how_to_make(stream, quality, folder)}")
     return places
 

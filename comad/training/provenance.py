@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from comad.methods.base import Method
 from comad.settings import identifying, settings
 from comad.training.lessons import Lesson
 from comad.training.loop import Budget
-from comad.types import Stream
+from comad.types import Spec, Stream
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "safetensors")
 
@@ -22,25 +22,52 @@ def identify(
     name: str, method: Method[Any], stream: Stream, quality: str, lessons: Sequence[Lesson], seed: int, budget: Budget
 ) -> dict[str, Any]:
     """Settings of a run: what makes it this one, and what it is being made with."""
+    specs = [lesson.env.spec for lesson in lessons]
+    datasets = {lesson.dataset.spec.env: lesson.dataset.content for lesson in lessons}
     return {
-        "identity": {
-            "method": name,
-            "settings": identifying(method),
-            "stream": stream.name,
-            "tasks": [settings(lesson.task) for lesson in lessons],
-            "threshold": stream.threshold,
-            "metric": stream.metric,
-            "quality": quality,
-            "datasets": {lesson.dataset.spec.env: lesson.dataset.content for lesson in lessons},
-            "worlds": {lesson.env.spec.env: lesson.env.spec.rules_hash for lesson in lessons},
-            "seed": seed,
-            "budget": settings(budget),
-        },
+        "identity": make_identity(name, method, stream, quality, specs, datasets, seed, budget),
         "actions": "vectors" if lessons[0].env.spec.continuous else "numbered",
         "comad": {"version": __version__, "source": source_hash()},
         "libraries": {library: version(library) for library in LIBRARIES},
         "python": sys.version.split()[0],
         "machine": describe_machine(),
+    }
+
+
+def make_identity(
+    name: str,
+    method: Method[Any],
+    stream: Stream,
+    quality: str,
+    specs: Sequence[Spec],
+    datasets: Mapping[str, str],
+    seed: int,
+    budget: Budget,
+) -> dict[str, Any]:
+    """Returns what makes a run this one; another value anywhere makes it another run.
+
+    Args:
+        name: the method's registered name.
+        method: its settings.
+        stream: what is learned.
+        quality: which data.
+        specs: of the tasks' environments, whose rules count.
+        datasets: hash of what each dataset says, by environment.
+        seed: decides what chance has a part in.
+        budget: how long.
+    """
+    return {
+        "method": name,
+        "settings": identifying(method),
+        "stream": stream.name,
+        "tasks": [settings(task) for task in stream.tasks],
+        "threshold": stream.threshold,
+        "metric": stream.metric,
+        "quality": quality,
+        "datasets": dict(datasets),
+        "worlds": {spec.env: spec.rules_hash for spec in specs},
+        "seed": seed,
+        "budget": settings(budget),
     }
 
 

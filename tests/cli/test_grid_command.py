@@ -2,41 +2,63 @@
 
 import json
 import re
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from recorded import record
 
+from comad import envs
 from comad.cli import grid as verb
-from comad.cli import main
+from comad.cli import kept, main
+from comad.cli.tasks import find_stream
+from comad.datasets import library
+from comad.datasets.store import Dataset, open_dataset
+from comad.envs import navigation
 from comad.grid.cells import Grid
 from comad.grid.local import Ended, Started, Waited
 from comad.methods.ft import Ft
 from comad.methods.plain import Learner
-from comad.settings import settings
+from comad.training.loop import Budget
+from comad.training.provenance import make_identity
 
-TASKS = [{"name": name, "env": name.lower()} for name in ("CN-2", "CN-3", "CN-4", "CN-5")]
 BUDGET = {"updates": 5000, "evaluations": 20, "episodes": 32, "batch": 32}
 WORDS = ["bench", "grid", "--streams", "cn", "--methods", "ft", "--seeds", "0", "1", "--out", "runs"]
+TINY = "cn-2-6x6-9t-2r,cn-3-6x6-9t-2r"
+OF_TINY = ["bench", "grid", "--streams", TINY, "--methods", "ft", "--seeds", "0", "1"]
 
 
-def place(seed: int, **other: Any) -> None:
-    """A finished run of FT on CN, as its folder tells it."""
-    folder = Path(f"runs/cn-expert/ft-seed{seed}")
+def place(seed: int, stream: str = "cn", data: Sequence[Dataset] = (), **other: Any) -> None:
+    """A finished run of FT, by default on CN, as its folder tells it."""
+    found, folder = find_stream(stream), Path(f"runs/{stream}-expert/ft-seed{seed}")
     folder.mkdir(parents=True)
-    made = settings(Ft(Learner(recurrent=True)))  # what the world decided is written down
-    identity = {"method": "ft", "settings": made, "stream": "cn", "quality": "expert", "seed": seed, "budget": BUDGET, **other}
-    (folder / "settings.json").write_text(json.dumps({"identity": {"tasks": TASKS, **identity}}))
+    specs = tuple(envs.find(task.env).spec for task in found.tasks)
+    method = Ft(Learner(recurrent=True))  # what the environment decided is written down
+    learned = dict.fromkeys((spec.env for spec in specs), "0" * 64)
+    learned |= {one.spec.env: one.content for one in data}
+    identity = make_identity("ft", method, found, "expert", specs, learned, seed, Budget(**BUDGET))
+    (folder / "settings.json").write_text(json.dumps({"identity": {**identity, **other}}))
     (folder / "heads.jsonl").write_text("")
-    (folder / "logs.jsonl").write_text('{"task": 3, "update": 5000}\n')
-    (folder / "scores.jsonl").write_text('{"task": 3, "point": 20, "sampled": {"score": [1.0, 0.5, 0.5, 0.0]}}\n')
+    last = len(specs) - 1
+    played = {"score": [1.0, *[0.5] * (last - 1), 0.0]}
+    (folder / "logs.jsonl").write_text(f'{{"task": {last}, "update": 5000}}\n')
+    evaluated = {"task": last, "point": 20, "sampled": played}
+    (folder / "scores.jsonl").write_text(json.dumps(evaluated) + "\n")
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def record_tiny(seed: int) -> list[Dataset]:
+    """Data of the small stream where the grid looks for it."""
+    places = {name: library.place(name, "expert") for name in TINY.split(",")}
+    return [record(place, envs.make(name), 4, seed) for name, place in places.items()]
 
 
 def test_finished_runs_are_not_made_again_and_failures_are_named(
@@ -62,6 +84,8 @@ def test_finished_runs_are_not_made_again_and_failures_are_named(
     assert main(WORDS) == 0 and [cell.seed for cell in asked] == [1]
     out, err = capsys.readouterr()
     assert "2 of 2 runs in runs are finished and kept" in out and err == ""
+    unknown = "the data of 2 of them could not be compared: there is no dataset data/cn-2/expert"
+    assert f"{unknown} (4 are missing)\n" in out
 
 
 def test_time_left_does_not_count_what_starting_took(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,12 +152,63 @@ def test_lines_of_progress_fit_and_come_every_few_seconds(
         ({"budget": {**BUDGET, "updates": 20}}, "holds another run: budget.updates is 20 there and 5000 here; choose another --out"),
         ({"settings": {}}, "holds another run: settings.learner is absent there"),
         ({"quality": "medium"}, 'holds another run: quality is "medium" there and "expert" here; choose another --out'),
+        ({"metric": "success"}, 'another run: metric is "success" there and "return" here; choose'),
+        ({"tasks": [{}] * 4}, 'another run: tasks.0.env is absent there and "cn-2" here, tasks.0.'),
     ],
 )
 def test_another_run_of_the_same_name_is_refused(other: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     place(0, **other)
     assert main(WORDS) == 2
     assert said in capsys.readouterr().err
+
+
+def test_runs_of_data_that_was_recorded_anew_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recorded = record_tiny(seed=0)
+    for seed in (0, 1):
+        place(seed, TINY, recorded)
+    opened: list[Path] = []
+
+    def note(path: Path) -> Dataset:
+        opened.append(path)
+        return open_dataset(path)
+
+    monkeypatch.setattr(kept, "open_dataset", note)
+    assert main(OF_TINY) == 0
+    out, _ = capsys.readouterr()
+    assert "2 of 2 runs in runs are finished and kept" in out and "could not be compared" not in out
+    assert opened == [one.path for one in recorded], "each once, however many runs learned from it"
+    first, second = record_tiny(seed=1)
+    shutil.rmtree(first.path)
+    assert main(OF_TINY) == 2
+    out, err = capsys.readouterr()
+    hashes = f'"{recorded[1].content}" there and "{second.content}" here'
+    said = f"holds another run: datasets.{second.spec.env} is {hashes}; choose another --out\n"
+    assert err == f"comad: {Path.cwd()}/runs/{TINY}-expert/ft-seed0 {said}" and out == ""
+
+
+def test_runs_under_other_rules_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place(0)
+    before = envs.find("cn-2").spec.rules_hash
+    monkeypatch.setattr(navigation, "VERSION", navigation.VERSION + 1)
+    now = envs.find("cn-2").spec.rules_hash
+    assert main(WORDS) == 2
+    said = f'holds another run: worlds.cn-2 is "{before}" there and "{now}" here, worlds.cn-3 is'
+    assert said in capsys.readouterr().err
+
+
+def test_damaged_data_is_named_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    place(0)
+    Path("data/cn-3/expert").mkdir(parents=True)
+    Path("data/cn-3/expert/manifest.json").write_text('{"format": 1}')
+    assert main(WORDS) == 2
+    why = "data/cn-3/expert/manifest.json: not a dataset's manifest (KeyError: 'seal')"
+    assert capsys.readouterr().err == f"comad: {why}\n"
 
 
 def test_data_that_is_not_there_is_named_before_any_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
