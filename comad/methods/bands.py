@@ -35,7 +35,9 @@ class Bands(eqx.Module):
     @classmethod
     def create(cls, capacity: int) -> "Bands":
         """Bands that hold nothing."""
-        return cls(jnp.zeros((capacity, TENTHS - 1)), jnp.full((capacity, TENTHS), 1.0 / TENTHS), jnp.ones(capacity))
+        # Told its type, else JAX takes it for a constant of any type, which a loaded one is not.
+        shares = jnp.full((capacity, TENTHS), 1.0 / TENTHS, jnp.float32)
+        return cls(jnp.zeros((capacity, TENTHS - 1)), shares, jnp.ones(capacity))
 
     def outside(self, odds: Float[Array, "head *batch"]) -> Float[Array, "head *batch"]:
         """How far scores lie outside the eight tenths in the middle of each head's own, in widths of these."""
