@@ -1,16 +1,16 @@
 """What every registered method owes the training loop, and how the methods relate to each other."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from learners import KEY, make, same, small_batch
+from learners import KEY, learn, make, same, small_batch
 
 from comad import checkpoint
 from comad.errors import UserError
@@ -23,6 +23,7 @@ from comad.methods.ft import Ft
 from comad.methods.mt import Mt
 from comad.methods.omiga import acting
 from comad.methods.owl import Owl
+from comad.methods.plain import PlainActor, PlainWeights
 from comad.methods.rehearsal import Rehearsal
 from comad.networks.heads import pick
 from comad.settings import from_settings, settings
@@ -34,106 +35,92 @@ def batch() -> Batch:
     return small_batch()
 
 
-# The first two take most to compile, FS is FT with another beginning, EWC and OWL are FT with a penalty, and COMAD and COMAD-plus are
-# compiled by their own tests.
-SLOW = {"hissd", "odis", "fs", "ewc", "owl", "comad", "comad-plus"}
-EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in METHODS]
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_a_method_keeps_its_contract(name: str, batch: Batch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_keeps_its_contract(name: str, batch: Batch) -> None:
     method = find(name)()
     assert isinstance(method, Method) and hash(method) == hash(find(name)())
     assert from_settings(find(name), settings(method)) == method
-    begin, update, finish, route = (jax.jit(verb) for verb in (method.begin, method.update, method.finish, method.route))
-    state = make(method)
-    for task in range(2):
-        state = begin(state, jnp.int32(task), batch, KEY)
-        for number in range(2):
-            state, logs = update(state, batch, jax.random.fold_in(KEY, number))
-        assert all(np.isfinite(value) and value.shape == () for value in logs.values())
-        state = finish(state, jnp.int32(task), batch, KEY)
+    state, logs = learn(method, 2)
+    assert logs and all(np.isfinite(value) and value.shape == () for value in logs.values())
     assert all(isinstance(value, jax.Array) for value in method.describe(state).values())
-
-    # What is saved and loaded goes on to the same bits.
-    checkpoint.save(tmp_path / "state.safetensors", state)
-    loaded = checkpoint.load(tmp_path / "state.safetensors", make(method))
-    assert same(update(state, batch, KEY), update(loaded, batch, KEY))
 
     # Each agent takes only what is available to it; the likeliest is always the same, what is drawn is not.
     row, time = (index[0] for index in np.nonzero(np.asarray(batch.step)))
     tokens = jax.tree.map(lambda leaf: leaf[row, time], batch.tokens)
     only = jnp.array([[False, False, True, False, False], [True, True, True, True, True]])
     act = jax.jit(jax.vmap(partial(method.act, state, method.start(state, 2), tokens, only), in_axes=(None, None, 0)))
-    head = route(state, jnp.int32(0), batch)
+    head = jax.jit(method.route)(state, jnp.int32(0), batch)
     greedy, drawn = (np.asarray(act(head, jnp.array(mode), jax.random.split(KEY, 64))[0]) for mode in (True, False))
     assert set(greedy[:, 0].tolist()) == set(drawn[:, 0].tolist()) == {2}
     assert len(set(greedy[:, 1].tolist())) == 1 < len(set(drawn[:, 1].tolist()))
 
 
-@pytest.mark.slow
-def test_comad_without_skills_expansion_guidance_and_anchor_is_fine_tuning(batch: Batch) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_stopped_in_the_middle_of_a_task_ends_in_the_same_bytes(
+    name: str,
+    tmp_path: Path,
+) -> None:
+    method = find(name)()
+
+    def stop(state: Any) -> Any:
+        """Goes on from a file, as a process does that knows nothing but its settings."""
+        checkpoint.save(tmp_path / "stopped", state)
+        loaded = checkpoint.load(tmp_path / "stopped", make(method))
+        assert jax.tree.map(jax.typeof, loaded) == jax.tree.map(jax.typeof, state)
+        return loaded
+
+    checkpoint.save(tmp_path / "whole", learn(method, 2)[0])
+    checkpoint.save(tmp_path / "resumed", learn(method, 2, pause=stop)[0])
+    whole = (tmp_path / "whole").read_bytes()
+    assert (tmp_path / "stopped").read_bytes() != whole == (tmp_path / "resumed").read_bytes()
+
+
+def close(first: Any, second: Any, relative: float, absolute: float) -> bool:
+    """Whether two trees of numbers are the same but for rounding."""
+    near = partial(np.allclose, rtol=relative, atol=absolute)
+    return all(jax.tree.leaves(jax.tree.map(near, first, second)))
+
+
+def test_comad_without_skills_expansion_guidance_and_anchor_is_fine_tuning() -> None:
     bare = Comad(skill="none", expand=False, stage_two=False, anchor=0.0)
-    ours, theirs = make(bare), make(Ft())
-    actor = ours.learned.actor
-    theirs = eqx.tree_at(
-        lambda state: (state.weights.actor.trunk, state.weights.actor.head, state.weights.critic, state.weights.value, state.targets),
-        theirs,
-        (
-            actor.trunk,
-            jax.tree.map(lambda leaf: leaf[:1], actor.head.policy),
-            ours.learned.critic,
-            ours.learned.value,
-            ours.targets,
-        ),
+    begun = make(bare).learned
+    weights = PlainWeights(
+        PlainActor(begun.actor.trunk, jax.tree.map(lambda leaf: leaf[:1], begun.actor.head.policy)),
+        begun.critic,
+        begun.value,
     )
-    for method, state in ((bare, ours), (Ft(), theirs)):
-        begin, update = jax.jit(method.begin), jax.jit(method.update)
-        for task in range(2):
-            state = begin(state, jnp.int32(task), batch, KEY)
-            for number in range(3):
-                state, logs = update(state, batch, jax.random.fold_in(KEY, number))
-        if method is bare:
-            ours, our_logs = state, logs
-    theirs = state
+    theirs = replace(make(Ft()), weights=weights, targets=make(bare).targets)
+    ours, our_logs = learn(bare, 2, updates=3)
+    theirs, logs = learn(Ft(), 2, updates=3, state=theirs)
     for name in ("q_loss", "v_loss", "policy_loss", "gradient_actor"):
         assert np.allclose(logs[name], our_logs[name], rtol=1e-4)
-    head = pick(ours.learned.actor.head.policy, 0)
-    pairs = ((ours.learned.actor.trunk, theirs.weights.actor.trunk), (head, pick(theirs.weights.actor.head, 0)))
-    for mine, other in (*pairs, (ours.learned.critics, theirs.weights.critics), (ours.targets, theirs.targets)):
-        assert all(jax.tree.leaves(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-3, atol=1e-5), mine, other)))
+    mine, other = ours.learned, theirs.weights
+    heads = pick(mine.actor.head.policy, 0), pick(other.actor.head, 0)
+    pairs = (mine.actor.trunk, other.actor.trunk), heads, (mine.critics, other.critics)
+    for pair in (*pairs, (ours.targets, theirs.targets)):
+        assert close(*pair, 1e-3, 1e-5)
 
 
-def run(method: Any, batch: Batch, tasks: int) -> Any:
-    """Tasks of two updates each, on one batch."""
-    begin, update, finish = (jax.jit(verb) for verb in (method.begin, method.update, method.finish))
-    state = make(method)
-    for task in range(tasks):
-        state = begin(state, jnp.int32(task), batch, KEY)
-        for number in range(2):
-            state, _ = update(state, batch, jax.random.fold_in(KEY, number))
-        state = finish(state, jnp.int32(task), batch, KEY)
-    return state
+def weights_after(method: Any, tasks: int) -> Any:
+    """What a method has learned from tasks of two updates each."""
+    return learn(method, tasks, updates=2)[0].weights
 
 
-@pytest.mark.slow
-def test_without_their_means_against_forgetting_the_baselines_are_fine_tuning(batch: Batch) -> None:
-    plain = run(Ft(), batch, 2).weights
-    loose = run(Ewc(strength=0.0), batch, 2).weights
-    firm = run(Ewc(), batch, 2).weights
-    close = partial(jax.tree.map, partial(np.allclose, rtol=1e-4, atol=1e-6))
-    assert all(jax.tree.leaves(close(plain, loose))) and not all(jax.tree.leaves(close(plain.actor, firm.actor)))
+def test_without_their_means_against_forgetting_the_baselines_are_fine_tuning() -> None:
+    plain = weights_after(Ft(), 2)
+    loose, firm = weights_after(Ewc(strength=0.0), 2), weights_after(Ewc(), 2)
+    assert close(plain, loose, 1e-4, 1e-6) and not close(plain.actor, firm.actor, 1e-4, 1e-6)
     # On the first task a head per task is the same as one.
-    alone, owl = run(Ft(), batch, 1).weights, run(Owl(), batch, 1).weights
-    assert all(jax.tree.leaves(close(alone.actor.trunk, owl.actor.trunk))) and all(jax.tree.leaves(close(alone.critics, owl.critics)))
+    alone, owl = weights_after(Ft(), 1), weights_after(Owl(), 1)
+    assert close(alone.actor.trunk, owl.actor.trunk, 1e-4, 1e-6)
+    assert close(alone.critics, owl.critics, 1e-4, 1e-6)
 
 
-@pytest.mark.slow
-def test_owl_holds_its_trunk_and_leaves_other_heads_alone(batch: Batch) -> None:
+def test_owl_holds_its_trunk_and_leaves_other_heads_alone() -> None:
     first, firm, loose = (
-        run(Owl(), batch, 1).weights.actor,
-        run(Owl(), batch, 2).weights.actor,
-        run(Owl(anchor=0.0), batch, 2).weights.actor,
+        weights_after(Owl(), 1).actor,
+        weights_after(Owl(), 2).actor,
+        weights_after(Owl(anchor=0.0), 2).actor,
     )
 
     def moved(actor: Any) -> float:
