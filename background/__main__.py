@@ -28,8 +28,9 @@ PATIENCE = 120.0
 class Background:
     """Work off long jobs at the lowest priority: one for each core, killed and started again at any time."""
 
-    verb: Annotated[Literal["start", "run", "status", "stop", "pause", "continue"], tyro.conf.Positional]
-    """start: begin or go on, and return at once; run: the same, and stay; status: a table of all jobs."""
+    verb: Annotated[Literal["start", "run", "status", "stop", "pause", "continue", "land"], tyro.conf.Positional]
+    """start: begin or go on, and return at once; run: the same, and stay; status: a table of all jobs;
+    land: take finished policies into the package."""
     jobs: Path = PLAN
     """The file of jobs."""
     state: Path | None = None
@@ -48,6 +49,12 @@ class Background:
             from background.status import show_status  # tables take a second to import, which no runner needs
 
             show_status(state, plan)
+        elif self.verb == "land":
+            from background.land import land  # imports the learners of policies
+            from comad.experts.library import SHIPPED
+
+            for line in land(state, plan, SHIPPED):
+                print(line)
         else:
             wishes: dict[str, Wish] = {"stop": "stop", "pause": "pause", "continue": "run"}
             tell(state, wishes[self.verb])

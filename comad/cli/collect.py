@@ -19,7 +19,7 @@ from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player
 from comad.errors import UserError
 from comad.experts import library as experts
-from comad.experts.library import QUALITIES, Card, Quality
+from comad.experts.library import QUALITIES, Card
 from comad.files import sweep
 from comad.ranges import Count, Seed, ranged
 from comad.types import Task
@@ -37,8 +37,8 @@ class Collect:
     """Streams, such as: cn lbf."""
     tasks: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", aliases=("--task",))] = None
     """Tasks or worlds of your own, instead of streams."""
-    quality: tuple[Quality, ...] = QUALITIES
-    """How good the recorded teams are."""
+    quality: tuple[str, ...] = QUALITIES
+    """Behavior policies: expert, medium, each trained by itself; -b, -c: further trainings; -related: begun from other tasks' policies."""
     episodes: Count | None = None
     """Episodes per dataset; by default 2000 as in the paper, or 200 where actions are vectors and an episode has a thousand steps."""
     seed: Seed = 0
@@ -56,7 +56,7 @@ class Collect:
         """Collects what is missing while showing how far it is; returns all datasets asked for."""
         # All players first: whoever lacks one should not hear of it after an hour.
         wanted = [(task, quality, env := envs.make(task.env), self.player(env, quality)) for task, quality in self.wanted()]
-        show_lines([line for _, _, env, (_, card) in wanted for line in stand_in(env, card)])
+        show_lines([line for _, quality, env, (_, card) in wanted for line in stand_in(env, card, quality)])
         with progress() as bar:
             bar_task = bar.add_task("recording", total=sum(self.count(task) for task, *_ in wanted))
             paths, done = [], 0
@@ -68,7 +68,7 @@ class Collect:
                 done += self.count(task)
         return [open_dataset(path) for path in paths]
 
-    def wanted(self) -> list[tuple[Task, Quality]]:
+    def wanted(self) -> list[tuple[Task, str]]:
         """Every task once with every quality, in order."""
         if not self.streams and self.tasks is None:
             raise UserError("nothing to collect: give streams, such as cn lbf, or worlds with --tasks")
@@ -82,13 +82,11 @@ class Collect:
             return self.episodes
         return LONG_EPISODES if envs.find(task.env).spec.continuous else EPISODES
 
-    def player(self, env: Env[Any] | HostEnv[Any], quality: Quality) -> tuple[Player, Card]:
+    def player(self, env: Env[Any] | HostEnv[Any], quality: str) -> tuple[Player, Card]:
         """Who plays a world, with their card."""
         return experts.get(env, quality, experts.nearest(env, quality, self.weights))
 
-    def record(
-        self, path: Path, env: Env[Any] | HostEnv[Any], quality: Quality, player: Player, card: Card, episodes: int
-    ) -> Iterator[int]:
+    def record(self, path: Path, env: Env[Any] | HostEnv[Any], quality: str, player: Player, card: Card, episodes: int) -> Iterator[int]:
         """Record one dataset, unless it is there and holds; tells how many episodes are there."""
         origin = provenance(card, env.spec.env)
         sweep(path)

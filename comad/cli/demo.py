@@ -17,14 +17,13 @@ from comad.cli.tasks import find_stream
 from comad.cli.terminal import show_lines, show_table
 from comad.datasets.store import Dataset
 from comad.evaluation import score
-from comad.experts.library import Quality
 from comad.metrics import percent
 from comad.ranges import Count, Updates, ranged
 from comad.reports.results import Result
 from comad.reports.tables import main_table, spread
 from comad.types import Metric, Stream, Task
 
-QUALITY: Quality = "medium"
+QUALITY: str = "medium"
 """Of the data: many of its episodes fail, so that a method can be better than its data."""
 SEED = 0
 COMPARED: dict[str, str] = {

@@ -16,7 +16,6 @@ from comad.cli.terminal import progress, show_json, show_lines, show_table
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import episode_keys, rollout
 from comad.evaluation import score
-from comad.experts.library import Quality
 from comad.ranges import Count, Seed, ranged
 from comad.settings import settings
 from comad.types import Metric, Stream, Task
@@ -34,7 +33,7 @@ class Evaluate:
     """The folder of a run whose newest team is to play."""
     random: bool = False
     """Let teams play that act at random."""
-    quality: Quality | None = None
+    quality: str | None = None
     """Let the shipped teams of this quality play."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """A stream; 'comad list' shows them. By default the run's own."""

@@ -15,7 +15,6 @@ from comad.envs.episodes import Episode, watch, watch_first_success
 from comad.envs.pictures import check_gif_path, paint, save_gif
 from comad.envs.rollout import Player
 from comad.errors import UserError
-from comad.experts.library import Quality
 from comad.ranges import LARGEST_SEED, Seed, ranged
 
 MOST_TRIED = 100
@@ -33,7 +32,7 @@ class Play:
     """The GIF to write."""
     random: bool = False
     """Let a team play that acts at random."""
-    quality: Quality | None = None
+    quality: str | None = None
     """Let the shipped team of this quality play."""
     task: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """What a run's team is to play; by default the newest task it learned."""

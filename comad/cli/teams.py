@@ -14,7 +14,7 @@ from comad.envs.rollout import Player, RandomPlayer, episode_keys
 from comad.errors import UserError
 from comad.evaluation import Team
 from comad.experts import library
-from comad.experts.library import Card, Quality
+from comad.experts.library import Card
 from comad.methods.base import Recognizes
 from comad.policy import Trained, restore
 from comad.runs.folder import SETTINGS
@@ -29,7 +29,7 @@ RECOGNIZED_FROM = 64
 class Source:
     """Teams of one origin, for whatever world."""
 
-    quality: Quality | None = None
+    quality: str | None = None
     trained: Trained | None = None
     greedy: bool = False
 
@@ -47,7 +47,7 @@ class Source:
 
     def stand_in(self, env: Env[Any] | HostEnv[Any]) -> list[str]:
         """What to say if the team for a world is a shipped one that learned in another."""
-        return stand_in(env, library.get(env, self.quality)[1]) if self.quality else []
+        return stand_in(env, library.get(env, self.quality)[1], self.quality) if self.quality else []
 
     def head(self, env: Env[Any] | HostEnv[Any]) -> int:
         """The head for a world: the one that played it last, or, if it was never learned, the one to which its starts are most familiar."""
@@ -67,7 +67,7 @@ class Source:
         return scores[np.isfinite(scores).all(-1)]
 
 
-def find_teams(run: Path | None, random: bool, quality: Quality | None, greedy: bool = False) -> Source:
+def find_teams(run: Path | None, random: bool, quality: str | None, greedy: bool = False) -> Source:
     """The teams that were asked for; exactly one origin must be."""
     if (run is not None) + random + (quality is not None) != 1:
         raise UserError("who is to play? give either the folder of a run, or --random, or --quality expert, or --quality medium")
@@ -78,10 +78,13 @@ def find_teams(run: Path | None, random: bool, quality: Quality | None, greedy: 
     return Source(quality, trained, greedy)
 
 
-def stand_in(env: Env[Any] | HostEnv[Any], card: Card) -> list[str]:
-    """What to say if a team plays a world in which it did not learn."""
+def stand_in(env: Env[Any] | HostEnv[Any], card: Card, quality: str) -> list[str]:
+    """What to say if a team plays a world in which it did not learn, or is a related one where a separate one was asked for."""
     there = env.spec.env
-    return [f"{there}, {card.quality}: no team learned there, so that of {card.env} plays"] if card.env != there else []
+    related = card.quality != quality
+    if card.env != there:
+        return [f"{there}, {quality}: no team learned there, so that of {card.env} plays{f', {card.quality}' if related else ''}"]
+    return [f"{there}, {quality}: no policy was trained by itself there yet, so {card.quality} plays"] if related else []
 
 
 def is_run(name: str) -> bool:

@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from comad import checkpoint
 from comad.envs import battle
@@ -25,8 +25,10 @@ from comad.settings import from_settings, settings
 SHIPPED = Path(__file__).parent / "weights"
 TRAINERS: dict[str, Any] = {"qmix": Qmix, "sac": Sac, "hatd3": Hatd3}
 """By the name that cards have for them."""
-Quality = Literal["expert", "medium"]
-QUALITIES: tuple[Quality, ...] = ("expert", "medium")
+QUALITIES = ("expert", "medium")
+"""Of policies that were trained by themselves, from nothing, as data is by default."""
+RELATED = "-related"
+"""Follows the quality of policies that began from those of other tasks, or share one training."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> t
     An Ant is also played by the team of a world that is the same problem seen from another side, a battle that has no team by that of
     another size; the card is then that team's.
     """
+    quality = known_as(env, quality, folder)
     if isinstance(env, Ant) and not _weights(env, quality, folder).exists():
         for twin, symmetry in twins(env):
             if _weights(twin, quality, folder).exists():
@@ -94,26 +97,42 @@ def get(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> t
     return trainer_of(card).player(team, env.spec), card
 
 
+def known_as(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> str:
+    """Returns the quality of the policy that plays an environment: that of a related one where no separate one is.
+
+    A policy of the environment's own goes before those of others that can play it.
+    """
+    names = (quality, quality + RELATED)
+    own = [name for name in names if _weights(env, name, folder).exists()]
+    others = (name for name in names if _twin_plays(env, name, folder) or _kin(env, name, folder))
+    return next(iter(own), None) or next(others, quality)
+
+
 def nearest(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> Path:
     """Where to look for a world's team: in a folder of one's own if it is there, else among those that come with the package.
 
     Teams of battles of another size come last, again one's own first.
     """
-    worlds = [env, *(twin for twin, _ in twins(env))] if isinstance(env, Ant) else [env]
     for place in (folder, SHIPPED):
-        if any(_weights(world, quality, place).exists() for world in worlds):
+        name = known_as(env, quality, place)
+        if _weights(env, name, place).exists() or _twin_plays(env, name, place):
             return place
-    return folder if _kin(env, quality, folder) else SHIPPED
+    return folder if _kin(env, known_as(env, quality, folder), folder) else SHIPPED
+
+
+def _twin_plays(env: Env[Any] | HostEnv[Any], quality: str, folder: Path) -> bool:
+    return isinstance(env, Ant) and any(_weights(twin, quality, folder).exists() for twin, _ in twins(env))
 
 
 def beginning(env: Env[Any] | HostEnv[Any], start: Env[Any] | HostEnv[Any], folder: Path = SHIPPED) -> Any:
     """What a training begins from: the weights of another world's expert, or that expert as it plays this world, where both are Ants."""
+    quality = known_as(start, "expert", folder)
     if not isinstance(env, Ant):
-        return load(start, "expert", folder)[0]
+        return load(start, quality, folder)[0]
     symmetry = next((symmetry for twin, symmetry in twins(env) if twin == start), None)
     if symmetry is None or not isinstance(start, Ant):
         raise UserError(f"{env.spec.env} is not {start.spec.env} seen from another side, so its training cannot begin from that team")
-    return _turned(env, start, symmetry, "expert", folder)[0].team
+    return _turned(env, start, symmetry, quality, folder)[0].team
 
 
 def _turned(env: Ant, twin: Ant, symmetry: Symmetry, quality: str, folder: Path) -> tuple[JointPlayer, Card]:
