@@ -13,6 +13,7 @@ from comad.cli.commands import SPELLING
 from comad.cli.tasks import find_stream
 from comad.datasets import library
 from comad.datasets.store import open_dataset
+from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, Variant
 from comad.methods import find
 from comad.methods.base import settled
@@ -61,11 +62,19 @@ def keep_own(
     absent = {}
     for cell in cells:
         folder = cell.folder(out)
-        if look(folder) is not None:
+        if _is_begun(folder):
             source = source_of(cell.stream, cell.quality)
             _refuse_other(folder, grid, cell, source, options(cell.variant))
             absent[cell] = tuple(source.missing.values())
     return absent
+
+
+def _is_begun(folder: Path) -> bool:
+    """Returns whether a run is there; a damaged one is a failure of its own, and the others go on."""
+    try:
+        return look(folder) is not None
+    except UserError:
+        return False
 
 
 def _refuse_other(folder: Path, grid: Grid, cell: Cell, source: Source, options: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from comad.grid.cells import Grid
 from comad.grid.local import Ended, Started, Waited
 from comad.methods.ft import Ft
 from comad.methods.plain import Learner
+from comad.runs.seal import seal_run
 from comad.training.loop import Budget
 from comad.training.provenance import make_identity
 
@@ -144,6 +145,18 @@ def test_lines_of_progress_fit_and_come_every_few_seconds(
             lines[second] = line
     assert max(np.diff([0, *lines, 120])) <= 5 and max(map(len, lines.values())) <= 80
     assert lines[4] == "0 of 2 runs finished after 4 s; ft begins, comad-plus begins\n"
+
+
+def test_a_damaged_run_is_a_failure_of_its_own_and_the_others_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1):
+        place(seed)
+        seal_run(Path(f"runs/cn-expert/ft-seed{seed}"))
+    scores = Path("runs/cn-expert/ft-seed0/scores.jsonl")
+    scores.write_text(scores.read_text().replace("1.0", "0.9"))
+    assert main(WORDS) == 1
+    out, _ = capsys.readouterr()
+    assert "P 50.0" in out and "1 of 2 runs in runs are finished and kept" in out
+    assert "cn-expert/ft-seed0 failed: " in out and "scores.jsonl is damaged" in out
 
 
 @pytest.mark.parametrize(
