@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ _HERE, _EXCHANGE = -100, 2
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file in one step: readers see the old content or the new, never a part."""
-    make_folder(path.parent)
+    if not path.parent.is_dir():
+        make_folder(path.parent)
     sweep(path)
     failpoints.reach("before-file")
     handle, temporary = _claimed(path, lambda prefix: tempfile.mkstemp(dir=path.parent, prefix=prefix))
@@ -44,9 +45,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             failpoints.reach("half-file", lambda: os.write(handle, data[: len(data) // 2]))
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
             # mkstemp makes files private; what we write is as public as the folder it stands in.
             os.chmod(temporary, 0o644)
+            os.fsync(file.fileno())  # which syncs the rights too
             failpoints.reach("before-name")
             os.replace(temporary, path)
     except BaseException as error:
@@ -125,10 +126,18 @@ def open_to_append(path: Path) -> FileIO:
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder and its parents so that they outlast a loss of power: each new name is synced in the folder that holds it."""
+    """Creates a folder and its parents so that they outlast a loss of power.
+
+    Each new name is synced in the folder that holds it before anything is made below it. So is the
+    name of the lowest folder that was there: another process may have made it a moment ago, and may
+    have died before it could sync it.
+    """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    lowest = missing[-1].parent if missing else path
+    with suppress(OSError):  # a folder that is closed to this user holds no names of ours
+        sync_folder(lowest.parent)
     for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
 
 
@@ -189,7 +198,11 @@ def sweep(path: Path) -> None:
     if not path.parent.is_dir():
         return
     pattern = re.compile(rf"\.{re.escape(path.name)}-({HALF}|{KEPT})-\w{{8}}")
-    for found in [entry for entry in path.parent.iterdir() if pattern.fullmatch(entry.name)]:
+    left = [entry for entry in path.parent.iterdir() if pattern.fullmatch(entry.name)]
+    if left:
+        # Else a loss of power could take back what made them needless, but not their removal.
+        sync_folder(path.parent)
+    for found in left:
         try:
             handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
@@ -237,6 +250,8 @@ def _put_in_place(temporary: Path, path: Path) -> None:
         os.replace(temporary, path)
         temporary = old
     failpoints.reach("after-folder-name")
+    # Else a loss of power could leave the old folder under the name, without what is removed now.
+    sync_folder(path.parent)
     if temporary.is_symlink():  # the name was a link; what it led to belongs to somebody else
         temporary.unlink()
     else:

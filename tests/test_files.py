@@ -58,6 +58,7 @@ def test_each_new_folder_is_synced_in_the_one_that_holds_it(tmp_path: Path, monk
     synced: list[str] = []
     monkeypatch.setattr("comad.files.sync_folder", lambda path: synced.append(path.name))
     make_folder(tmp_path / "one" / "two")
-    assert synced == [tmp_path.name, "one"]
+    # Another process may have made the folder that was there, and had no time to sync its name.
+    assert synced == [tmp_path.parent.name, tmp_path.name, "one"]
     make_folder(tmp_path / "one" / "two")
-    assert len(synced) == 2
+    assert synced[3:] == ["one"]
