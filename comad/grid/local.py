@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from comad import failpoints
+from comad.files import make_folder
 
 Work: TypeAlias = Any
 """What a process does, in the caller's terms: a cell of a grid, a job."""
@@ -105,7 +106,7 @@ class Workshop:
     def start(self, cell: Work, attempt: int, cores: frozenset[int]) -> Worker:
         """Begin a run, or go on with it."""
         log = self.log(cell)
-        log.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(log.parent)
         with log.open("ab") as file, only_on(cores):
             # A group of its own, so that Ctrl-C reaches the grid first, which then asks the runs to save themselves.
             process = subprocess.Popen(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError
+from comad.files import make_folder
 from comad.grid.cells import Cell
 from comad.grid.local import Command, Ended, Event, Started, Waited, environment, judge, last_line
 from comad.ranges import Units, ranged
@@ -33,7 +34,7 @@ class Needs:
 
 def make(command: Sequence[str], log: str, cores: int) -> tuple[int, str]:
     """Make one run where Ray has put it, with what Ray has set there; its exit code and the last thing it said."""
-    Path(log).parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(log).parent)
     with Path(log).open("ab") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(cores))
         try:
