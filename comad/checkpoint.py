@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,9 +25,12 @@ Known = dict[tuple[Any, ...], tuple[str, Any]]
 
 def save(path: Path, tree: Any, **notes: Any) -> None:
     """Write every array of a tree under its path in it, with notes as JSON in the header."""
-    arrays = {name: _as_numpy(leaf) for name, leaf in named_leaves(tree)}
-    header = {name: json.dumps(value, sort_keys=True) for name, value in notes.items()}
-    write_bytes(path, safetensors.numpy.save(arrays, metadata=header))
+    write_bytes(path, _encoded(tree, notes))
+
+
+def write(path: Path, tree: Any) -> None:
+    """Writes the same without a sync, for a caller that syncs the file, as `Run.save` does."""
+    path.write_bytes(_encoded(tree, {}))
 
 
 def load(path: Path, like: Tree) -> Tree:
@@ -92,6 +96,12 @@ def _child(node: Any, key: Any) -> Any:
         return node[key.key]
     children = tree_leaves_with_path(node, is_leaf=lambda inner: inner is not node)
     return next(child for path, child in children if path == (key,))
+
+
+def _encoded(tree: Any, notes: Mapping[str, Any]) -> bytes:
+    arrays = {name: _as_numpy(leaf) for name, leaf in named_leaves(tree)}
+    header = {name: json.dumps(value, sort_keys=True) for name, value in notes.items()}
+    return safetensors.numpy.save(arrays, metadata=header)
 
 
 def _as_array(leaf: Any) -> Any:

@@ -114,7 +114,7 @@ def train(
             )
             curve.append(progress)
             run.append("scores", settings(progress))
-            run.save(len(curve), partial(checkpoint.save, tree=state))
+            run.save(len(curve), partial(checkpoint.write, tree=state))
             yield progress
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from comad import failpoints
 from comad.errors import MALFORMED, UserError
-from comad.files import open_regular, read_json, write_json
+from comad.files import open_regular, read_json, sync_folder, write_json
 from comad.runs.folder import CHECKPOINTS, JOURNALS, SET_ASIDE, VOUCHED, JournalName, checkpoint_files, journal_path
 from comad.runs.journal import Mark, mark_of
 from comad.settings import settings
@@ -42,11 +42,14 @@ def write_arrays(folder: Path, position: int, write: Callable[[Path], object]) -
         write(temporary)
         failpoints.reach("after-arrays")
         with open_regular(temporary) as file:
+            os.fchmod(file.fileno(), 0o644)  # as public as what is written beside it
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    # Else a loss of power could leave the description, which follows, without the arrays.
+    sync_folder(path.parent)
     return path
 
 
@@ -123,10 +126,15 @@ def measure(path: Path) -> Mark:
 
 def _delete(needless: list[Path]) -> None:
     failpoints.reach("before-deletion")
+    # The arrays first: arrays that nothing describes could be those of a checkpoint whose
+    # description was lost.
     for path in needless:
-        # The arrays first: arrays that nothing describes could be those of a checkpoint whose description was lost.
         path.with_suffix(".safetensors").unlink(missing_ok=True)
         failpoints.reach("while-deleting")
+    if needless:
+        # Else a loss of power could bring the arrays back, but not the descriptions.
+        sync_folder(needless[0].parent)
+    for path in needless:
         path.unlink()
 
 

@@ -310,7 +310,7 @@ def _place(position: int, budget: Budget) -> tuple[int, int | None]:
 
 def _save(run: Run, lesson: Lesson, update: int, budget: Budget, state: Any, ledger: Ledger) -> None:
     position = lesson.number * (budget.updates + 1) + update
-    run.save(position, lambda path: checkpoint.save(path, state), milestone=update == budget.updates)
+    run.save(position, partial(checkpoint.write, tree=state), milestone=update == budget.updates)
     run.note_cost(ledger.total())
 
 

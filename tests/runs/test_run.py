@@ -87,10 +87,12 @@ def test_everything_is_on_the_disk_before_it_counts(run: Run, monkeypatch: pytes
     for name, call in (("sync", sync), ("replace", replace), ("unlink", unlink)):
         monkeypatch.setattr(f"os.{name.replace('sync', 'fsync')}", call)
     run.save(3, lambda path: path.touch())
-    assert events[:2] == ["sync .000000003.safetensors", "name 000000003.safetensors"]
-    assert sorted(events[2:5]) == ["sync heads.jsonl", "sync logs.jsonl", "sync scores.jsonl"]
-    assert events[5:8] == ["sync .000000003", "name 000000003.json", "sync checkpoints"]
-    assert events[8:] == ["delete 000000001.safetensors", "delete 000000001.json"]
+    arrays = "000000003.safetensors"
+    assert events[:3] == [f"sync .{arrays}", f"name {arrays}", "sync checkpoints"]
+    assert sorted(events[3:6]) == ["sync heads.jsonl", "sync logs.jsonl", "sync scores.jsonl"]
+    assert events[6:9] == ["sync .000000003", "name 000000003.json", "sync checkpoints"]
+    old = "000000001"
+    assert events[9:] == [f"delete {old}.safetensors", "sync checkpoints", f"delete {old}.json"]
 
 
 def positions(run: Run) -> list[int]:
