@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -131,8 +132,11 @@ def look_closer(
     accept_other_machine: bool = False,
 ) -> Iterator[Progress]:
     """The same training once more up to some step, evaluated more often: `choose_teams` finds the medium team that the curve leapt over."""
-    if (curve := read_curve(folder / CLOSER)) and curve[-1].steps >= until:
-        return
+    # A line that cannot be read is for the training itself: a loss of power may have left it there,
+    # and then it is cut.
+    with suppress(UserError):
+        if (curve := read_curve(folder / CLOSER)) and curve[-1].steps >= until:
+            return
     for progress in train(env, trainer, seed, folder / CLOSER, every, start, episodes, tell, accept_other_machine):
         yield progress
         if progress.steps >= until:

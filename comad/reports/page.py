@@ -19,9 +19,7 @@ from comad.reports.overall import Overall, overall
 from comad.reports.results import UNDEFINED, Flaw, Result, identity_of, published, published_growth, summaries, unequal, vanished
 from comad.reports.tables import main_table
 from comad.reports.variations import families, orders, orphans
-from comad.runs.folder import journal_path, read_settings
-from comad.runs.journal import read_journal
-from comad.runs.record import MODES, Mode, Play, read_portrait, usual_mode
+from comad.runs.record import MODES, Mode, Play, read_portrait, read_run, usual_mode
 from comad.runs.standing import Standing
 from comad.settings import settings
 
@@ -177,9 +175,9 @@ def _rounded(found: Summary) -> dict[str, Any]:
 
 def going(path: Path, standing: Standing) -> dict[str, Any]:
     """How far an unfinished run is, and its scores so far on the tasks it has seen."""
-    recorded = read_settings(path)
-    identity, mode = recorded["identity"], usual_mode(recorded)
-    seen = [entry[mode]["score"][: entry["task"] + 1] for entry in read_journal(journal_path(path, "scores"))]
+    record = read_run(path)
+    identity, mode = record.settings["identity"], usual_mode(record.settings)
+    seen = [entry[mode]["score"][: entry["task"] + 1] for entry in record.scores]
     return {
         "name": f"{path.parent.name}/{path.name}",
         "share": _short(standing.done / standing.total),

@@ -222,11 +222,14 @@ def new_place_aside(folder: Path) -> Path:
 
 def move_checkpoints_aside(folder: Path, place: Path, after: int = -1) -> None:
     """Moves all checkpoints beyond a position, oldest first, the arrays before what describes them."""
-    for path in checkpoint_files(folder, ".safetensors") + checkpoint_files(folder, ".json"):
-        if int(path.stem) > after:
-            os.replace(path, place / CHECKPOINTS / path.name)
-            failpoints.reach("while-clearing")
-    sync_folder(place / CHECKPOINTS)
+    for suffix in (".safetensors", ".json"):
+        for path in checkpoint_files(folder, suffix):
+            if int(path.stem) > after:
+                os.replace(path, place / CHECKPOINTS / path.name)
+                failpoints.reach("while-clearing")
+        # Each kind for itself: arrays that are left behind without their description are removed.
+        sync_folder(place / CHECKPOINTS)
+        sync_folder(folder / CHECKPOINTS)
 
 
 def set_run_aside(folder: Path) -> Path:
@@ -238,6 +241,7 @@ def set_run_aside(folder: Path) -> Path:
         if os.path.lexists(folder / name):
             os.replace(folder / name, place / name)
     sync_folder(place)
+    sync_folder(folder)  # before the settings of another run take their place
     return place
 
 

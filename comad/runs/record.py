@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +11,18 @@ import numpy as np
 
 from comad.errors import MALFORMED, UserError
 from comad.files import read_json
-from comad.runs.folder import PORTRAIT, SET_ASIDE, SETTINGS, is_number, journal_path, read_cost, read_settings
+from comad.runs.folder import (
+    PORTRAIT,
+    SET_ASIDE,
+    SETTINGS,
+    JournalName,
+    is_number,
+    journal_path,
+    read_cost,
+    read_settings,
+)
 from comad.runs.journal import Record, parse_journal, read_diagnostic
-from comad.runs.seal import check_seal
+from comad.runs.seal import Sealing, check_seal
 
 PORTRAIT_VERSION = 1
 Mode = Literal["sampled", "greedy"]
@@ -144,12 +154,30 @@ def read_run(path: Path) -> RunRecord:
     return RunRecord(
         path=path,
         settings=read_settings(path),
-        scores=parse_journal(journal_path(path, "scores"), data["scores"]),
-        heads=parse_journal(journal_path(path, "heads"), data["heads"]),
+        scores=_records(path, "scores", data, sealing),
+        heads=_records(path, "heads", data, sealing),
         cost=read_cost(path),
         legacy=sealing.legacy,
         pending=sealing.pending(data),
     )
+
+
+def _records(
+    path: Path,
+    name: JournalName,
+    data: Mapping[JournalName, bytes],
+    sealing: Sealing,
+) -> list[Record]:
+    """Parses the lines that are vouched for, and those after them as far as they can be read.
+
+    A loss of power may have left anything after what is vouched for. The run that goes on cuts it.
+    """
+    file, vouched = journal_path(path, name), sealing.vouched(name, data)
+    records = parse_journal(file, data[name][:vouched])
+    with suppress(UserError):
+        for line in data[name][vouched:].split(b"\n")[:-1]:
+            records += parse_journal(file, line + b"\n")
+    return records
 
 
 def flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from comad import failpoints
 from comad.errors import MALFORMED, UserError
-from comad.files import read_json, read_regular, write_json
+from comad.files import read_json, read_regular, sync_folder, write_json
 from comad.runs.folder import (
     SEAL,
     VOUCHED,
@@ -49,11 +49,18 @@ class Sealing:
     legacy: bool = False
     """The run was made before seals existed: nothing vouches for it."""
 
+    def vouched(self, name: JournalName, data: Mapping[JournalName, bytes]) -> int:
+        """Counts the bytes of a journal that must be as they were written.
+
+        These are all of a run from before seals existed, and none before the first checkpoint.
+        """
+        if self.legacy:
+            return len(data[name])
+        return self.seal.journals[name].size if self.seal else 0
+
     def pending(self, data: Mapping[JournalName, bytes]) -> int:
         """Counts the lines of scores that are newer than the seal."""
-        if self.legacy:
-            return 0
-        return data["scores"][self.seal.journals["scores"].size if self.seal else 0 :].count(b"\n")
+        return data["scores"][self.vouched("scores", data) :].count(b"\n")
 
 
 def write_seal(folder: Path, identity: Mapping[str, Any], journals: Mapping[JournalName, Mark]) -> None:
@@ -68,7 +75,9 @@ def write_seal(folder: Path, identity: Mapping[str, Any], journals: Mapping[Jour
 
 def remove_seal(folder: Path) -> None:
     """Removes the seal of a run that goes back to its very beginning."""
-    (folder / SEAL).unlink(missing_ok=True)
+    if os.path.lexists(folder / SEAL):
+        (folder / SEAL).unlink()
+        sync_folder(folder)  # before the lines that it names are cut
 
 
 def seal_run(folder: Path) -> None:

@@ -16,6 +16,7 @@ from comad.cli import main
 from comad.errors import UserError
 from comad.metrics import performance
 from comad.policy import Policy
+from comad.reports.page import going
 from comad.reports.results import gather
 from comad.runs.folder import digest, read_settings, write_settings
 from comad.runs.journal import line_of, parse_journal
@@ -145,6 +146,24 @@ def test_what_no_checkpoint_vouches_for_yet_is_shown_as_going_on(tmp_path: Path)
     results, [flaw] = gather([tmp_path])
     assert results == [] and flaw.standing == standing
     assert verify(run).state == "in progress"
+
+
+@pytest.mark.promise("power-loss")
+@pytest.mark.parametrize("journal", ["scores", "heads"])
+def test_what_a_loss_of_power_tears_after_the_seal_is_pending(tmp_path: Path, journal: str) -> None:
+    run = place(tmp_path, "owl", 0, [0.5, 1.0])
+    lines = (run / "scores.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "scores.jsonl").write_bytes(b"".join(lines[:3]))
+    seal_run(run)
+    with (run / f"{journal}.jsonl").open("ab") as file:
+        file.write(bytes(20) + lines[3][20:] + lines[3])
+    assert read_run(run).scores == parse_journal(run, b"".join(lines[:3]))
+    assert read_run(run).heads == []
+    standing = look(run)
+    assert standing is not None and not standing.finished
+    _, [flaw] = gather([tmp_path])
+    assert flaw.standing == standing and verify(run).state == "in progress"
+    assert going(run, standing)["curve"] == [0.0, 1.0, 0.5]
 
 
 def test_a_run_without_seals_counts_and_says_so_until_it_is_sealed(tmp_path: Path) -> None:
