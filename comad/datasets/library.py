@@ -25,7 +25,8 @@ def is_there(place: Path) -> bool:
 
 def find_all(folder: Path | None = None) -> list[Path]:
     """Every dataset below the folder."""
-    return sorted(manifest.parent for manifest in root(folder).glob("*/*/manifest.json"))
+    # Hidden folders are half written, or were replaced.
+    return sorted(manifest.parent for manifest in root(folder).glob("[!.]*/[!.]*/manifest.json"))
 
 
 def find(name: str, folder: Path | None = None) -> Path:
