@@ -1,6 +1,7 @@
 """The players that come with the package, and those a user has trained: weights with a card that says what they are."""
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from comad.experts.kin import nearest_kin
 from comad.experts.qmix import Qmix
 from comad.experts.sac import Sac
 from comad.experts.symmetry import Symmetry, TurnedTeam, twins
-from comad.files import read_json, sha256, write_json
+from comad.files import read_json, sha256, sync_folder, write_json
 from comad.settings import from_settings, settings
 
 SHIPPED = Path(__file__).parent / "weights"
@@ -61,12 +62,43 @@ class Card:
 
 
 def put(folder: Path, team: Any, card: Card) -> Card:
-    """Write weights and their card, which then knows their hash."""
+    """Writes weights and their card, which then knows their hash.
+
+    Until both are on the disk, the pair that was there counts.
+    """
     weights = folder / card.env / f"{card.quality}.safetensors"
-    checkpoint.save(weights, team)
-    card = dataclasses.replace(card, sha256=sha256(weights))
-    write_json(weights.with_suffix(".json"), settings(card))
+    waiting = _waiting(weights)
+    if waiting.exists() and _is_for(weights.with_suffix(".json"), sha256(waiting)):
+        _put_in_place(weights)  # what a killed process, or a loss of power, left undone
+    checkpoint.save(waiting, team)
+    card = dataclasses.replace(card, sha256=sha256(waiting))
+    try:
+        write_json(weights.with_suffix(".json"), settings(card))
+    except BaseException:
+        if not _is_for(weights.with_suffix(".json"), card.sha256):
+            waiting.unlink()
+        raise
+    _put_in_place(weights)
     return card
+
+
+def _waiting(weights: Path) -> Path:
+    """Where weights wait for their card and their name; `load` finds them there too."""
+    return weights.with_name(f".{weights.name}-next")
+
+
+def _put_in_place(weights: Path) -> None:
+    """Gives weights whose card is there their name."""
+    os.replace(_waiting(weights), weights)
+    sync_folder(weights.parent)
+
+
+def _is_for(path: Path, weights: str) -> bool:
+    """Whether a card was written for the weights of this hash."""
+    try:
+        return read_card(path).sha256 == weights
+    except UserError:
+        return False
 
 
 def cards(folder: Path = SHIPPED) -> list[Card]:
@@ -166,7 +198,12 @@ def load(env: Env[Any] | HostEnv[Any], quality: str, folder: Path = SHIPPED) -> 
     if card.rules != env.spec.rules:
         raise UserError(f"{weights}: trained under other rules than those of {env.spec.env} now; train it again")
     if sha256(weights) != card.sha256:
-        raise UserError(f"{weights}: its bytes are not those its card was written for (SHA-256 differs)")
+        waiting = _waiting(weights)
+        if not waiting.exists() or sha256(waiting) != card.sha256:
+            raise UserError(
+                f"{weights}: its bytes are not those its card was written for (SHA-256 differs)",
+            )
+        weights = waiting
     return checkpoint.load(weights, trainer_of(card).blank(env.spec)), card
 
 
