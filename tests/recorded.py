@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from comad.datasets.collect import collect
-from comad.datasets.store import Dataset, open_dataset
+from comad.datasets.store import Dataset, open_dataset, write
 from comad.envs.base import Env, HostEnv
 from comad.envs.navigation import Navigation
 from comad.envs.rollout import Player, RandomPlayer
@@ -20,3 +20,9 @@ def record(
     for _ in collect(path, env, player or RandomPlayer(env.spec), "random", episodes, seed, {"kind": "test"}):
         pass
     return open_dataset(path)
+
+
+def write_again(dataset: Dataset, path: Path) -> Dataset:
+    """What `collect` does once all episodes are played."""
+    values = {name: dataset.read(name) for name in dataset.arrays}
+    return write(path, dataset.spec, dataset.quality, values, dict(dataset.provenance))

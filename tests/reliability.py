@@ -70,6 +70,11 @@ PROMISES = {
         "A number that is not finite stops the run, naming the batch, and the last good checkpoint stays",
         "NaN in a batch, in a loss, in data",
     ),
+    "power-loss": Promise(
+        "A loss of power leaves what was said to be saved; the same command ends in the same bytes",
+        "the disk as it can be after every call that changes files: contents and names that were "
+        "not synced lost, torn, zeroed or reordered; ext4 images copied while they are mounted",
+    ),
     "world-raises": Promise(
         "A world that raises stops the run, which then goes on in the same bytes", "a world that fails while it is played"
     ),

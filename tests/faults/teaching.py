@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from counting import no_sync
 from jaxtyping import Array
@@ -20,9 +21,13 @@ from killing import killed, leftovers
 
 from comad.envs.navigation import Navigation
 from comad.envs.rollout import Outcome
-from comad.experts import training
+from comad.experts import qmix, training
+from comad.experts.agent import Agent
+from comad.experts.library import Card
+from comad.experts.qmix import Qmix
 from comad.files import sha256
 from comad.runs import checkpoints
+from comad.settings import settings
 from comad.types import Spec
 
 ENV = Navigation(2, 5, limit=6)
@@ -68,6 +73,15 @@ def evaluate(env: Any, weight: Array, key: Array, episodes: int) -> Outcome:
     """As if a team of that weight had played."""
     value = weight[None]
     return Outcome(total=value, success=value > 3, length=value.astype(int))
+
+
+def shipped_in_small() -> tuple[Agent, Card]:
+    """An expert and its card."""
+    trainer = Qmix(width=8, num_pools=1)
+    agent = qmix.init(trainer, ENV, jax.random.key(0)).online.agent
+    spec = ENV.spec
+    made = ("qmix", settings(trainer), "", 0, 64, 0.1, 10, 0.5, 0.5, 3.0, "comad experts train")
+    return agent, Card(spec.env, spec.rules, "expert", *made)
 
 
 def stand_in() -> None:

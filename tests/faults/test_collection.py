@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from killing import KILLED, killed, leftovers
-from recorded import FULL_VIEW, record
+from recorded import record, write_again
 from reliability import tried
 
 from comad import files
-from comad.datasets.store import Dataset, check, open_dataset, write
+from comad.datasets.store import Dataset, check, open_dataset
 from comad.errors import UserError
 from comad.failpoints import FILE_POINTS, FOLDER_POINTS
 
@@ -28,11 +28,6 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Datas
     first, second = record(folder / "first"), record(folder / "second", seed=1)
     assert first.content != second.content
     return first, second
-
-
-def write_again(dataset: Dataset, path: Path) -> Dataset:
-    """What `collect` does once all episodes are played."""
-    return write(path, FULL_VIEW.spec, "random", {name: dataset.read(name) for name in dataset.arrays}, dict(dataset.provenance))
 
 
 def in_two_steps(one: Path, other: Path) -> bool:

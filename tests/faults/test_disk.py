@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import pytest
 import teaching
@@ -23,12 +22,8 @@ from comad.cli import main
 from comad.cli.listing import List
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
-from comad.experts import library, qmix, training
-from comad.experts.agent import Agent
-from comad.experts.library import Card
-from comad.experts.qmix import Qmix
+from comad.experts import library, training
 from comad.files import write_bytes
-from comad.settings import settings as settings_of
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -80,7 +75,7 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_space(tmp_path: Path, peacef
 def test_whatever_is_written_a_disk_that_refuses_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent, card = shipped_in_small()
+    agent, card = teaching.shipped_in_small()
     with small_disk(tmp_path / "disk", 16) as remount:
         disk = tmp_path / "disk"
         for option, reason in (("size=4k", "No space left on device"), ("ro", "Read-only file system")):
@@ -100,16 +95,6 @@ def test_whatever_is_written_a_disk_that_refuses_is_named(
             assert reason in said and len(said.splitlines()) == 1
             assert leftovers(disk) == [] and all(path.is_dir() or not path.stat().st_size for path in disk.glob("*"))
             tried(5)
-
-
-def shipped_in_small() -> tuple[Agent, Card]:
-    """An expert and its card."""
-    env, trainer = Navigation(2, 5, limit=6), Qmix(width=8, num_pools=1)
-    agent = qmix.init(trainer, env, jax.random.key(0)).online.agent
-    spec = env.spec
-    return agent, Card(
-        spec.env, spec.rules, "expert", "qmix", settings_of(trainer), "", 0, 64, 0.1, 10, 0.5, 0.5, 3.0, "comad experts train"
-    )
 
 
 @pytest.mark.promise("clock")
@@ -175,7 +160,7 @@ def test_a_training_ends_at_its_last_step(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("weights")
-    library.put(folder, *shipped_in_small())
+    library.put(folder, *teaching.shipped_in_small())
     return folder / "cn-2-5x5-6t-2r"
 
 
