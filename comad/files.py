@@ -129,7 +129,7 @@ def make_folder(path: Path) -> None:
     """Creates a folder and its parents so that they outlast a loss of power.
 
     Each new name is synced in the folder that holds it before anything is made below it. So is the
-    name of the lowest folder that was there: another process may have made it a moment ago, and may
+    name of the lowest folder that was there: another process may have just made it, and may
     have died before it could sync it.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]

@@ -77,7 +77,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Cut:
-    """A moment at which the power can go, and how far the work said it was."""
+    """A state in which the power can go, and how far the work said it was."""
 
     nodes: dict[Key, File | Folder]
     reached: int

@@ -1,4 +1,4 @@
-"""Power that goes at any moment: a run goes on from the newest checkpoint that had been saved."""
+"""Power that goes at any call: a run goes on from the newest checkpoint that had been saved."""
 
 import os
 import re

@@ -151,7 +151,7 @@ def die_after_the_card(put: Callable[[], None]) -> None:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody plays."""
+    """No team plays."""
     monkeypatch.setattr(training, "evaluate", teaching.evaluate)
 
 
