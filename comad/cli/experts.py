@@ -11,6 +11,7 @@ import tyro
 
 from comad import envs
 from comad.cli.curves import Curves
+from comad.cli.relatedness import Compare
 from comad.cli.tasks import choose
 from comad.cli.terminal import progress, show_lines, show_table
 from comad.envs.base import Env, HostEnv
@@ -149,11 +150,12 @@ class Show:
 
 @dataclass(frozen=True)
 class Experts:
-    """Train the players that record data, show those there are, or compare how they were trained."""
+    """Train the policies that record data, show those there are, or compare them."""
 
     verb: (
         Annotated[Train, tyro.conf.subcommand("train")]
         | Annotated[Show, tyro.conf.subcommand("show")]
+        | Annotated[Compare, tyro.conf.subcommand("compare")]
         | Annotated[Curves, tyro.conf.subcommand("curves")]
     )
 
