@@ -134,7 +134,7 @@ def make_folder(path: Path) -> None:
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     lowest = missing[-1].parent if missing else path
-    with suppress(OSError):  # a folder that is closed to this user holds no names of ours
+    with suppress(PermissionError):  # a folder that is closed to this user holds no names of ours
         sync_folder(lowest.parent)
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
@@ -219,6 +219,9 @@ def sweep(path: Path) -> None:
             continue  # somebody is writing it
         finally:
             os.close(handle)
+    if left:
+        # Else a part of a kept folder could come back, and be taken for the whole at a later fault.
+        sync_folder(path.parent)
 
 
 def sha256(path: Path) -> str:

@@ -94,12 +94,25 @@ def test_a_dataset_is_the_old_one_or_the_new_one(
         with laid_down(tree) as disk:
             assert {path.name for path in find_all(disk / "new")} <= {place.name}, "a half is shown"
             files.sweep(disk / place)
-            assert reached == 0 or open_dataset(disk / place).content == new.content
+            if reached:
+                assert open_dataset(disk / place).content == new.content
+                assert rights([disk / place]) == {0o755}
             if how != "new" or (disk / place).exists():
                 found = open_dataset(disk / place)
                 assert check(found) == [] and found.content in (old.content, new.content)
             assert write_again(new, disk / place).content == new.content
             assert leftovers(disk) == [] and rights(disk.rglob("*.*")) == {0o644}
+        tried()
+
+
+@pytest.mark.promise("power-loss")
+def test_what_is_swept_stays_away(tmp_path: Path, datasets: tuple[Dataset, Dataset]) -> None:
+    for name in ("expert", ".expert-kept-abcdefgh", ".expert-half-abcdefgh"):
+        write_again(datasets[0], tmp_path / name)
+    watch = watch_each(tmp_path, lambda: files.sweep(tmp_path / "expert"))
+    for tree, _ in different(watch.cuts[-1:], 5):
+        with laid_down(tree) as disk:
+            assert [path.name for path in disk.iterdir()] == ["expert"]
         tried()
 
 
