@@ -15,7 +15,7 @@ import safetensors.numpy
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey, keystr, tree_leaves_with_path
 
 from comad.errors import UserError
-from comad.files import write_bytes
+from comad.files import open_regular, write_bytes
 from comad.settings import names_of
 
 Tree = TypeVar("Tree")
@@ -36,6 +36,7 @@ def write(path: Path, tree: Any) -> None:
 def load(path: Path, like: Tree) -> Tree:
     """Read a tree of the shape of another one; anything missing, left over or of another shape is refused by name."""
     try:
+        open_regular(path).close()  # the library would wait for a pipe
         arrays = safetensors.numpy.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise UserError(f"{path}: not a readable checkpoint ({error})") from error
@@ -54,6 +55,7 @@ def load(path: Path, like: Tree) -> Tree:
 def notes(path: Path) -> dict[str, Any]:
     """The notes a checkpoint was written with."""
     try:
+        open_regular(path).close()
         with safetensors.safe_open(path, framework="numpy") as file:
             return {name: json.loads(text) for name, text in (file.metadata() or {}).items()}
     except (OSError, safetensors.SafetensorError, ValueError, RecursionError) as error:

@@ -204,7 +204,7 @@ def sweep(path: Path) -> None:
         sync_folder(path.parent)
     for found in left:
         try:
-            handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW)
+            handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue  # gone in this very moment, or not ours
         try:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ def test_a_cut_file_is_refused(tmp_path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     for read in (lambda: checkpoint.load(path, {"a": jnp.zeros(3)}), lambda: checkpoint.notes(path)):
         with pytest.raises(UserError, match="not a readable checkpoint"):
+            read()
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "tree.safetensors")
+    for read in (lambda: checkpoint.load(path, {"a": jnp.zeros(3)}), lambda: checkpoint.notes(path)):
+        with pytest.raises(UserError, match="is a pipe, not a file"):
             read()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from comad.errors import UserError
-from comad.files import make_folder, open_regular, read_regular
+from comad.files import make_folder, open_regular, read_regular, sweep
 
 
 def fifo(path: Path) -> None:
@@ -42,6 +42,12 @@ def test_only_regular_files_are_opened(tmp_path: Path, make: object, read: objec
     make(tmp_path / "found")  # type: ignore[operator]
     with pytest.raises(UserError, match=r"found: is a (pipe|link|socket|device|folder)"):
         read(tmp_path / "found")  # type: ignore[operator]
+
+
+def test_a_pipe_under_the_name_of_something_half_written_is_removed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".found-half-abcdefgh")
+    sweep(tmp_path / "found")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_regular_file_is_read_and_a_missing_one_is_missing(tmp_path: Path) -> None:

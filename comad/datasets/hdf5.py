@@ -4,6 +4,7 @@ Files come from other people, so nothing in them is believed: how much is read i
 back everything the file says. An episode of L steps fills L + 1 moments; ``terminated`` stands at the last step, not at the extra moment.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from comad.envs.starcraft_maps import is_starcraft, starcraft_map
 from comad.envs.vectors import has_healers, widths
 from comad.errors import UserError
 from comad.escaping import harmless
-from comad.files import sha256, write_bytes
+from comad.files import open_regular, sha256, write_bytes
 from comad.types import Discrete, Spec
 
 BLOCK = 256
@@ -76,7 +77,7 @@ class Recording:
 
 def import_hdf5(source: Path, task: str, quality: str, destination: Path) -> Dataset:
     """Turn a file, or the ``part_<n>.h5`` files of a folder, into a dataset; ``task`` is a CN name or a SMAC map such as 5m_vs_6m."""
-    if source.resolve().is_relative_to(destination.resolve()):
+    if Path(os.path.realpath(source)).is_relative_to(os.path.realpath(destination)):  # of a loop of links, too
         raise UserError(f"{destination}: holds {source.name}, which would be replaced by its own import; choose another destination")
     parts, limits, files = [], [], []
     for path in _parts(source):
@@ -184,6 +185,7 @@ def _read(path: Path, task: str) -> Recording:
 def _opened(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file whose every fault is the user's to mend."""
     try:
+        open_regular(path).close()  # HDF5 would wait for a pipe
         with h5py.File(path, "r") as file:
             yield file
     except UserError:

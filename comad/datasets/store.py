@@ -20,7 +20,7 @@ import numpy as np
 from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, encode, episode_starts
 from comad.datasets.statistics import Statistics, statistics
 from comad.errors import MALFORMED, UserError
-from comad.files import new_folder, read_json, refuse_link, sha256, write_json
+from comad.files import new_folder, open_regular, read_json, refuse_link, sha256, write_json
 from comad.settings import from_settings, settings
 from comad.types import Continuous, Discrete, Feature, Spec
 
@@ -144,10 +144,10 @@ def _map(path: Path, column: Column, shape: tuple[int, ...], entry: Mapping[str,
     name = str(entry["file"])
     if name != f"{column.name}.npy":
         raise UserError(f"{path}: array {column.name!r} must be in the file {column.name}.npy of the same folder, not in {name!r}")
-    file, wanted = refuse_link(path / name), f"{column.dtype}{list(shape)}"
+    file, wanted = path / name, f"{column.dtype}{list(shape)}"
     header = _header(column.dtype, shape)
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             found, size = opened.read(len(header)), os.fstat(opened.fileno()).st_size
         if found != header:
             said = found[PREAMBLE:].decode("latin-1").strip()

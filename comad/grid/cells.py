@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from comad.errors import UserError, unknown
+from comad.files import read_regular
 from comad.ranges import AtOnce, Count, Seed, Updates, numeric_fields, ranged
 from comad.settings import by_attribute, written_names
 
+MOST_TOML = 1 << 20
+"""Bytes of a grid that are still read; ours have hundreds."""
 MOST_RUNS = 10_000
 """Runs of one grid; a comparison of all methods has hundreds."""
 
@@ -125,7 +128,7 @@ def with_profile(profile: str, given: Mapping[str, Any]) -> Grid:
 def read_grid(path: Path) -> tuple[str, dict[str, Any]]:
     """The profile and the rest of a grid that is written down in TOML."""
     try:
-        found = tomllib.loads(path.read_text())
+        found = tomllib.loads(read_regular(path, MOST_TOML).decode())
     except FileNotFoundError:
         raise UserError(f"there is no file {path}; name a grid in TOML, such as grids/lite.toml, or give --streams and --methods") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from comad import failpoints
-from comad.files import make_folder
+from comad.files import make_folder, open_to_append
 
 Work: TypeAlias = Any
 """What a process does, in the caller's terms: a cell of a grid, a job."""
@@ -107,7 +108,7 @@ class Workshop:
         """Begin a run, or go on with it."""
         log = self.log(cell)
         make_folder(log.parent)
-        with log.open("ab") as file, only_on(cores):
+        with open_log(log) as file, only_on(cores):
             # A group of its own, so that Ctrl-C reaches the grid first, which then asks the runs to save themselves.
             process = subprocess.Popen(
                 self.command(cell), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(len(cores)), process_group=0
@@ -162,6 +163,13 @@ def environment(cores: int) -> dict[str, str]:
     """The process's own, with as many threads as a run has cores; what XLA needs beside that, the run sets itself."""
     threads = {name: str(cores) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     return {**os.environ, **threads, STARTED_BY: str(os.getpid())}
+
+
+def open_log(path: Path) -> FileIO:
+    """Opens what a run says for more of it; a pipe, which would have to be read, is refused."""
+    if not os.path.lexists(path):
+        path.touch()
+    return open_to_append(path)
 
 
 def this_program() -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from comad.errors import UserError
 from comad.files import make_folder
 from comad.grid.cells import Cell
-from comad.grid.local import Command, Ended, Event, Started, Waited, environment, judge, last_line
+from comad.grid.local import Command, Ended, Event, Started, Waited, environment, judge, last_line, open_log
 from comad.ranges import Units, ranged
 
 PATIENCE = 10.0
@@ -35,7 +35,7 @@ class Needs:
 def make(command: Sequence[str], log: str, cores: int) -> tuple[int, str]:
     """Make one run where Ray has put it, with what Ray has set there; its exit code and the last thing it said."""
     make_folder(Path(log).parent)
-    with Path(log).open("ab") as file:
+    with open_log(Path(log)) as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(cores))
         try:
             code = process.wait()

@@ -1,4 +1,5 @@
 import dataclasses
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -249,6 +250,10 @@ def test_what_is_not_hdf5_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.h5").write_text("not HDF5 at all")
     assert_refused(tmp_path / "text.h5", "cn-2", "cannot be read as HDF5")
     assert_refused(tmp_path / "absent.h5", "cn-2", "is no file and no folder")
+    (tmp_path / "loop.h5").symlink_to("loop.h5")
+    assert_refused(tmp_path / "loop.h5", "cn-2", "is no file and no folder")
+    os.mkfifo(tmp_path / "part_0.h5")
+    assert_refused(tmp_path, "cn-2", "part_0.h5: is a pipe, not a file")
 
 
 def test_files_are_not_replaced_by_their_own_import(tmp_path: Path) -> None:

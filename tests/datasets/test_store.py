@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -135,6 +136,11 @@ def unsealed(path: Path) -> None:
     (path / "manifest.json").write_text(text.replace('"quality": "random"', '"quality": "expert"'))
 
 
+def pipe(path: Path) -> None:
+    (path / "reward.npy").unlink()
+    os.mkfifo(path / "reward.npy")
+
+
 def no_json(path: Path) -> None:
     (path / "manifest.json").write_text("{")
 
@@ -150,6 +156,7 @@ def no_json(path: Path) -> None:
         (objects, r"reward.npy: its header says .*\|O.* where float32"),
         (other_format, "dataset format 99"),
         (lambda path: (path / "reward.npy").unlink(), "reward.npy: cannot be read"),
+        (pipe, "reward.npy: is a pipe, not a file"),
         (no_spec, "not a dataset's manifest"),
         (unsealed, "manifest.json: is not as it was written"),
         (no_json, "cannot be read as JSON"),

@@ -94,6 +94,18 @@ def test_what_is_no_grid_is_refused(text: str, tmp_path: Path) -> None:
         with_profile(*read_grid(tmp_path / "grid.toml"))
 
 
+def test_neither_a_grid_nor_a_log_is_read_from_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "grid.toml")
+    with pytest.raises(UserError, match=r"grid\.toml: is a pipe, not a file"):
+        read_grid(tmp_path / "grid.toml")
+    shop = workshop(tmp_path)
+    log = shop.log(cell("plain"))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(log)
+    with pytest.raises(UserError, match="is a pipe, not a file"):
+        list(shop.run([cell("plain")]))
+
+
 def test_runs_are_made_one_after_the_other_in_one_place_and_their_standing_can_be_seen(tmp_path: Path) -> None:
     cells = [cell("plain", 0), cell("plain", 1)]
     assert look(cells[0].folder(tmp_path)) is None
