@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from comad.cli.standard_streams import complain
 from comad.cli.terminal import progress, show_json, show_lines, show_table
 from comad.errors import UserError
 from comad.ranges import Count, ranged
@@ -42,6 +43,8 @@ class ShowHeads:
             raise UserError(f"{self.path} has no heads to show: {record.settings['identity']['method']} has none, or has not begun")
         else:
             show_growth(record)
+        if record.pending:
+            complain(f"the last {record.pending} lines of {self.path} are not sealed yet; a finished run has no such lines")
 
     def try_on(self, folder: Path, record: RunRecord) -> None:
         """Print which heads other recordings would be given."""

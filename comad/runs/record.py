@@ -50,7 +50,7 @@ class RunRecord:
     legacy: bool = False
     """Made before seals existed: nothing vouches for its records."""
     pending: int = 0
-    """Lines of scores that no checkpoint vouches for yet."""
+    """Lines of scores and heads that no checkpoint vouches for yet."""
 
     @property
     def logs(self) -> list[Record]:
@@ -70,9 +70,7 @@ class RunRecord:
     def score_array(self, play: Play = "usual") -> np.ndarray:
         """The scores ``[task, point, on]`` of a finished run, as `metrics` takes them for one seed; what is missing is an error."""
         if self.pending:
-            raise UserError(
-                f"{self.path} is not finished: its last {self.pending} evaluations are not sealed yet; train it to its end first"
-            )
+            raise UserError(f"{self.path} is not finished: its last {self.pending} lines are not sealed yet; train it to its end first")
         tasks, points = len(self.settings["identity"]["tasks"]), self.settings["identity"]["budget"]["evaluations"] + 1
         found, mode = {}, self.mode(play)
         for record in self.scores:

@@ -59,8 +59,8 @@ class Sealing:
         return self.seal.journals[name].size if self.seal else 0
 
     def pending(self, data: Mapping[JournalName, bytes]) -> int:
-        """Counts the lines of scores that are newer than the seal."""
-        return data["scores"][self.vouched("scores", data) :].count(b"\n")
+        """Counts the lines of scores and heads that are newer than the seal."""
+        return sum(data[name][self.vouched(name, data) :].count(b"\n") for name in VOUCHED)
 
 
 def write_seal(folder: Path, identity: Mapping[str, Any], journals: Mapping[JournalName, Mark]) -> None:

@@ -39,7 +39,7 @@ def verify(path: Path) -> Verdict:
     if record.legacy:
         return Verdict(path, "unsealed", ("made before seals existed", *notes))
     if not standing.finished:
-        pending = [f"{record.pending} evaluations are not sealed yet"] if record.pending else []
+        pending = [f"{record.pending} lines are not sealed yet"] if record.pending else []
         return Verdict(path, "in progress", (*pending, *notes))
     return Verdict(path, "sealed", tuple(notes))
 

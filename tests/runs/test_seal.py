@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finished import Skilled, make_run, record_all
@@ -141,7 +142,7 @@ def test_what_no_checkpoint_vouches_for_yet_is_shown_as_going_on(tmp_path: Path)
     assert read_run(run).pending == 1
     standing = look(run)
     assert standing is not None and not standing.finished
-    with pytest.raises(UserError, match="its last 1 evaluations are not sealed yet"):
+    with pytest.raises(UserError, match="its last 1 lines are not sealed yet"):
         read_run(run).score_array()
     results, [flaw] = gather([tmp_path])
     assert results == [] and flaw.standing == standing
@@ -164,6 +165,20 @@ def test_what_a_loss_of_power_tears_after_the_seal_is_pending(tmp_path: Path, jo
     _, [flaw] = gather([tmp_path])
     assert flaw.standing == standing and verify(run).state == "in progress"
     assert going(run, standing)["curve"] == [0.0, 1.0, 0.5]
+
+
+@pytest.mark.promise("foreign-records")
+def test_heads_that_were_added_to_a_finished_run_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place(tmp_path, "owl", 0, [0.5, 1.0])
+    line = line_of({"task": 0, "name": "first", "when": "begin", "active": 0, "before": 0, "used": 1, "scores": []})
+    (run / "heads.jsonl").write_bytes(line)
+    seal_run(run)
+    assert len(gather([run])[0]) == 1
+    (run / "heads.jsonl").write_bytes(2 * line)
+    results, [flaw] = gather([run])
+    assert results == [] and "is not finished" in flaw.why and verify(run).state == "in progress"
+    assert main(["heads", str(run)]) == 0
+    assert f"the last 1 lines of {run} are not sealed yet" in capsys.readouterr().err
 
 
 def test_a_run_without_seals_counts_and_says_so_until_it_is_sealed(tmp_path: Path) -> None:
