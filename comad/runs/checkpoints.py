@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,14 @@ def newest(folder: Path) -> tuple[Checkpoint | None, dict[str, str]]:
         except UserError as error:
             skipped[path.name] = str(error)
     return None, skipped
+
+
+def marks(folder: Path) -> Mapping[JournalName, Mark]:
+    """Returns how far the newest checkpoint that can be read vouches for the journals, whatever became of its arrays."""
+    for path in reversed(checkpoint_files(folder, ".json")):
+        with suppress(UserError):
+            return _parse(path).journals
+    return {}
 
 
 def describe_skipped(skipped: Mapping[str, str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from comad import failpoints
 from comad.errors import MALFORMED, UserError
 from comad.files import read_json, read_regular, sync_folder, write_json
+from comad.runs.checkpoints import marks
 from comad.runs.folder import (
     SEAL,
     VOUCHED,
@@ -112,15 +113,20 @@ def _check(folder: Path) -> tuple[Sealing, dict[JournalName, bytes]]:
             raise UserError(
                 f"{path} is missing, so nothing vouches for the scores of the run; 'comad train' makes them again from a checkpoint"
             )
+        _refuse_changed(folder, data, {} if sealed else marks(folder))
         return Sealing(None, legacy=not sealed), data
     if not sealed:
         raise UserError(f"{folder / 'settings.json'} has lost its seal, though {SEAL} is there; restore it from a copy")
     if seal.identity != digest(described["identity"]):
         raise UserError(f"{path} belongs to a run of other settings than {folder / 'settings.json'} describes; restore both from a copy")
-    for name, mark in seal.journals.items():
-        if mark_of(data[name][: mark.size]) != mark:
-            raise UserError(f"{journal_path(folder, name)} is damaged: its first {mark.size} bytes are not those that were written")
+    _refuse_changed(folder, data, seal.journals)
     return Sealing(seal), data
+
+
+def _refuse_changed(folder: Path, data: Mapping[JournalName, bytes], journals: Mapping[JournalName, Mark]) -> None:
+    for name in VOUCHED:
+        if (mark := journals.get(name)) and mark_of(data[name][: mark.size]) != mark:
+            raise UserError(f"{journal_path(folder, name)} is damaged: its first {mark.size} bytes are not those that were written")
 
 
 def as_json(seal: Seal) -> dict[str, Any]:

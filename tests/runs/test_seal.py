@@ -181,6 +181,17 @@ def test_heads_that_were_added_to_a_finished_run_are_noticed(tmp_path: Path, cap
     assert f"the last 1 lines of {run} are not sealed yet" in capsys.readouterr().err
 
 
+@pytest.mark.promise("foreign-records")
+def test_a_record_that_its_checkpoint_contradicts_is_damaged_even_without_a_seal(tmp_path: Path, trained: Path) -> None:
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    (run / "settings.json").write_text(json.dumps(read_settings(run)))
+    (run / "seal.json").unlink()
+    assert len(gather([run])[0]) == 1
+    replace_in("scores.jsonl", "0.25", "0.75")(run)
+    results, [flaw] = gather([run])
+    assert results == [] and "scores.jsonl is damaged" in flaw.why and verify(run).state == "damaged"
+
+
 def test_a_run_without_seals_counts_and_says_so_until_it_is_sealed(tmp_path: Path) -> None:
     run = place(tmp_path, "owl", 0, [0.5, 1.0])
     (run / "settings.json").write_text(json.dumps(read_settings(run)))
