@@ -1,6 +1,7 @@
 """Runs gathered by what they have in common: one result per stream, quality, budget and method, over all its seeds."""
 
 import csv
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from comad.metrics import (
     performance,
     summarize,
 )
-from comad.runs.folder import SETTINGS, damaged_cost, differences, disk_errors, is_number
+from comad.runs.folder import SEAL, SETTINGS, damaged_cost, differences, disk_errors, is_number
 from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, standing_of
 
@@ -98,7 +99,7 @@ def runs_in(folders: Iterable[Path]) -> list[Path]:
 
 def vanished(path: Path) -> bool:
     """Whether a run that was listed is none any more: it was removed in the meantime, and is no flaw of anything."""
-    return not (path / SETTINGS).exists()
+    return not any(os.path.lexists(path / name) for name in (SETTINGS, SEAL))
 
 
 def read_runs(paths: Iterable[Path], departures: Departures) -> tuple[list[Result], list[Flaw]]:

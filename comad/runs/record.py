@@ -13,6 +13,7 @@ from comad.errors import MALFORMED, UserError
 from comad.files import read_json
 from comad.runs.folder import (
     PORTRAIT,
+    SEAL,
     SET_ASIDE,
     SETTINGS,
     JournalName,
@@ -225,7 +226,8 @@ def find_runs(folder: Path) -> list[Path]:
     found = []
     for place, folders, files in os.walk(folder):  # a folder that vanishes meanwhile is left out
         folders[:] = [name for name in folders if name != SET_ASIDE]
-        if SETTINGS in files and _may_be_run(Path(place)):
+        # What is sealed was a run, even if it has lost its settings.
+        if (SETTINGS in files and _may_be_run(Path(place))) or (SETTINGS not in files and SEAL in files):
             found.append(Path(place))
     return sorted(found)
 

@@ -192,6 +192,19 @@ def test_a_record_that_its_checkpoint_contradicts_is_damaged_even_without_a_seal
     assert results == [] and "scores.jsonl is damaged" in flaw.why and verify(run).state == "damaged"
 
 
+@pytest.mark.promise("foreign-records")
+@pytest.mark.parametrize("lost", ["missing", "a dangling link"])
+def test_a_run_that_lost_its_settings_is_shown_as_damaged(tmp_path: Path, lost: str) -> None:
+    run = place(tmp_path, "owl", 0, [0.5, 1.0])
+    place(tmp_path, "owl", 1, [0.5, 1.0])
+    (run / "settings.json").unlink()
+    if lost != "missing":
+        (run / "settings.json").symlink_to("nowhere")
+    [result], [flaw] = gather([tmp_path])
+    assert result.seeds == (1,) and flaw.path == run and not flaw.counted and "settings.json" in flaw.why
+    assert verify(run).state == "damaged"
+
+
 def test_a_run_without_seals_counts_and_says_so_until_it_is_sealed(tmp_path: Path) -> None:
     run = place(tmp_path, "owl", 0, [0.5, 1.0])
     (run / "settings.json").write_text(json.dumps(read_settings(run)))
