@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
 from comad.runs import checkpoints
 from comad.runs.folder import checkpoint_files, damaged_cost
 from comad.runs.record import read_portrait, read_run
@@ -31,11 +31,14 @@ def verify(path: Path) -> Verdict:
         standing = standing_of(record)
         for file in checkpoint_files(path, ".json"):
             checkpoints.load(path, file)
+        kinds = len(record.machines)
     except UserError as error:
         return Verdict(path, "damaged", (str(error),))
+    except MALFORMED as error:
+        return Verdict(path, "damaged", (f"{path} does not describe a training ({error!r})",))
     notes = _diagnostics(path)
-    if len(record.machines) > 1:
-        notes.append(f"made on {len(record.machines)} kinds of machine")
+    if kinds > 1:
+        notes.append(f"made on {kinds} kinds of machine")
     if record.legacy:
         return Verdict(path, "unsealed", ("made before seals existed", *notes))
     if not standing.finished:

@@ -205,6 +205,27 @@ def test_a_run_that_lost_its_settings_is_shown_as_damaged(tmp_path: Path, lost: 
     assert verify(run).state == "damaged"
 
 
+FORMLESS: dict[str, dict[str, Any]] = {
+    "tasks that cannot be counted": {"identity": {"tasks": 5}},
+    "no tasks": {"identity": {"tasks": []}},
+    "no budget": {"identity": {"budget": 5}},
+    "text as a number": {"identity": {"budget": {"updates": "x", "evaluations": 1}}},
+    "earlier launches that are no list": {"earlier": 5},
+}
+
+
+@pytest.mark.promise("foreign-records")
+@pytest.mark.parametrize("name", FORMLESS)
+def test_verify_names_what_describes_no_training(tmp_path: Path, name: str) -> None:
+    run = place(tmp_path, "owl", 0, [0.5, 1.0])
+    described, change = read_settings(run), FORMLESS[name]
+    write_settings(run, {**described, **change, "identity": {**described["identity"], **change.get("identity", {})}})
+    (run / "seal.json").unlink()
+    seal_run(run)
+    verdict = verify(run)
+    assert verdict.state == "damaged" and "does not describe a training" in verdict.notes[0]
+
+
 def test_a_run_without_seals_counts_and_says_so_until_it_is_sealed(tmp_path: Path) -> None:
     run = place(tmp_path, "owl", 0, [0.5, 1.0])
     (run / "settings.json").write_text(json.dumps(read_settings(run)))
