@@ -44,7 +44,7 @@ ALLOWED = {
     "encounters": EVERYONE | {"methods", "runs", "policy", "portrait", "training"},
     "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
     "grid": {"errors", "files", "ranges", "runs", "failpoints", "settings"},
-    "reports": {"errors", "escaping", "files", "metrics", "theory", "runs", "settings"},
+    "reports": {"errors", "escaping", "files", "metrics", "ranges", "theory", "runs", "settings"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
     "__main__": {"cli"},
 }

@@ -21,6 +21,7 @@ from comad.metrics import (
     performance,
     summarize,
 )
+from comad.ranges import Seed, Updates, check
 from comad.runs.folder import SEAL, SETTINGS, damaged_cost, differences, disk_errors, is_number
 from comad.runs.record import MODES, Mode, Play, RunRecord, conditions, find_runs, one_grid, read_portrait, read_run
 from comad.runs.standing import Standing, standing_of
@@ -140,6 +141,8 @@ def _key(record: RunRecord, departures: Departures) -> tuple[str, str, int, str]
     texts = (stream, quality, method, *(task["name"] for task in identity["tasks"]))
     if not (all(isinstance(text, str) for text in texts) and type(identity["seed"]) is type(updates) is int and is_number(updates)):
         raise TypeError("a name is no text, or a number no number")
+    check(Updates, "updates", updates)
+    check(Seed, "seed", identity["seed"])
     if not isinstance(identity.get("settings", {}), dict):
         raise TypeError("its settings have no names")
     return stream, quality, updates, label_of(record.path, method, updates, _changed(record, departures))

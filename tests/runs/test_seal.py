@@ -226,6 +226,14 @@ def test_verify_names_what_describes_no_training(tmp_path: Path, name: str) -> N
     assert verdict.state == "damaged" and "does not describe a training" in verdict.notes[0]
 
 
+@pytest.mark.promise("option-ranges")
+@pytest.mark.parametrize(("updates", "seed", "named"), [(-1, 0, "updates"), (10, 2**32, "seed")])
+def test_a_run_with_a_number_outside_its_range_does_not_count(tmp_path: Path, updates: int, seed: int, named: str) -> None:
+    run = place(tmp_path, "owl", seed, [0.5, 1.0], budget={"updates": updates, "evaluations": 1})
+    results, [flaw] = gather([run])
+    assert results == [] and f"{named} must be a whole number" in flaw.why
+
+
 def test_a_run_without_seals_counts_and_says_so_until_it_is_sealed(tmp_path: Path) -> None:
     run = place(tmp_path, "owl", 0, [0.5, 1.0])
     (run / "settings.json").write_text(json.dumps(read_settings(run)))
