@@ -1,6 +1,7 @@
 """From nothing to a pair of players: train, evaluate often, keep every evaluated team, choose the expert and the medium one."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,12 +18,13 @@ from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, Player, episode_keys, rollout
 from comad.errors import UserError
 from comad.experts.base import Trainer
-from comad.files import sha256
+from comad.files import read_regular, sha256
 from comad.machine import describe_machine
-from comad.runs.folder import journal_path
-from comad.runs.journal import read_journal
+from comad.runs.folder import SEAL, SETTINGS, journal_path
+from comad.runs.journal import parse_journal
 from comad.runs.run import open_run
-from comad.settings import by_attribute, settings
+from comad.runs.seal import check_seal
+from comad.settings import from_settings, settings
 from comad.types import Spec
 
 EVALUATION_EPISODES = 256
@@ -205,10 +207,13 @@ def leapt_over(spec: Spec, chosen: dict[str, Chosen], medium: tuple[float, float
 
 
 def read_curve(folder: Path) -> list[Progress]:
-    """The evaluations of a training so far."""
+    """Returns the evaluations of a training so far; what its seal does not vouch for any more is an error by name."""
     path = journal_path(folder, "scores")
+    if not os.path.lexists(path):
+        return []
+    described = any(os.path.lexists(folder / name) for name in (SETTINGS, SEAL))
+    lines = check_seal(folder)[1]["scores"] if described else read_regular(path)
     try:
-        lines = read_journal(path) if path.exists() else []
-        return [Progress(**by_attribute(Progress, line)) for line in lines]
+        return [from_settings(Progress, line) for line in parse_journal(path, lines)]
     except TypeError as error:
         raise UserError(f"{path} is not the curve of a training ({error}); choose another folder") from error
