@@ -10,13 +10,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from comad.errors import UserError
+from comad.errors import MALFORMED, UserError
+from comad.files import open_regular, parse_json, refuse_link
 from comad.runs.folder import JOURNALS, TRACK, JournalName, disk_errors, journal_path
 from comad.runs.journal import Record
 from comad.runs.record import MODES
@@ -59,7 +60,7 @@ class TensorBoard:
         from tensorboardX.summary import hparams
 
         self._event, self._summary = Event, Summary
-        place = folder / "tensorboard"
+        place = refuse_link(folder / "tensorboard")
         place.mkdir(parents=True, exist_ok=True)
         for old in place.glob("events.out.tfevents.*"):
             old.unlink()
@@ -95,7 +96,7 @@ class WeightsAndBiases:
 
         mode, number = os.environ.get("WANDB_MODE", "offline"), run_id(identity)
         folder.mkdir(parents=True, exist_ok=True)
-        for old in (folder / "wandb").glob(f"offline-run-*-{number}"):
+        for old in refuse_link(folder / "wandb").glob(f"offline-run-*-{number}"):
             shutil.rmtree(old)
         try:
             self._run = wandb.init(
@@ -163,7 +164,7 @@ def following(folder: Path, identity: dict[str, Any], names: Sequence[Name]) -> 
         trackers = []
         for name in dict.fromkeys(names):
             with disk_errors(folder):
-                trackers.append(TRACKERS[name](folder / TRACK, identity))
+                trackers.append(TRACKERS[name](refuse_link(folder / TRACK), identity))
             stack.callback(trackers[-1].close)
         tail = Tail(folder, identity)
 
@@ -190,18 +191,23 @@ class Tail:
 
     def read(self) -> list[Point]:
         """What is new, in the order in which it was written."""
-        fresh = [(name, record) for name in JOURNALS for record in self._lines(name)]
-        fresh.sort(key=lambda line: moment(self._identity, *line))
-        points = [describe(self._identity, name, record) for name, record in fresh]
-        return [point for point in points if point.values]
+        fresh = [line for name in JOURNALS for line in self._lines(name)]
+        fresh.sort(key=lambda line: line[0])
+        return [point for _, point in fresh if point.values]
 
-    def _lines(self, name: JournalName) -> list[Record]:
-        with journal_path(self._folder, name).open("rb") as file:
+    def _lines(self, name: JournalName) -> list[tuple[tuple[int, int, int], Point]]:
+        """Returns when each new line was written, and what it says; damaged lines are left out, for trackers only show."""
+        with open_regular(journal_path(self._folder, name)) as file:
             file.seek(self._sizes[name])
             data = file.read()
         lines = data.split(b"\n")[:-1]
         self._sizes[name] += sum(len(line) + 1 for line in lines)
-        return [json.loads(line) for line in lines]
+        found = []
+        for line in lines:
+            with suppress(*MALFORMED):
+                record = parse_json(line)
+                found.append((moment(self._identity, name, record), describe(self._identity, name, record)))
+        return found
 
 
 def moment(identity: dict[str, Any], journal: JournalName, record: Record) -> tuple[int, int, int]:

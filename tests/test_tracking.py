@@ -30,7 +30,7 @@ from comad.runs.folder import JournalName
 from comad.runs.journal import Record
 from comad.runs.record import MODES, find_runs, read_run
 from comad.runs.run import Run, open_run
-from comad.tracking import Name
+from comad.tracking import Name, Tail
 from comad.training.loop import Learned
 
 WITH_TENSORBOARD = pytest.mark.skipif(find_spec("tensorboardX") is None, reason="needs tensorboardX: pip install 'comad[track]'")
@@ -136,6 +136,18 @@ def expected(folder: Path) -> Numbers:
 def alike(numbers: Numbers) -> Numbers:
     """In one order, and as exact as TensorBoard keeps them."""
     return sorted((tag, step, float(np.float32(value))) for tag, step, value in numbers)
+
+
+@pytest.mark.promise("damage")
+@pytest.mark.parametrize("damage", [b"\x00\xff", b"[]", b'{"task": "x", "update": 1}', b"{}", b'{"task": 0, "update": 1, "loss": 1e999}'])
+def test_a_damaged_line_of_the_log_is_not_shown_and_the_others_are(tmp_path: Path, damage: bytes) -> None:
+    sit(tmp_path)
+    whole = Tail(tmp_path, IDENTITY).read()
+    path = tmp_path / "logs.jsonl"
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([damage, *lines[1:]]) + b"\n")
+    left = Tail(tmp_path, IDENTITY).read()
+    assert len(left) == len(whole) - 1 and all(point in whole for point in left)
 
 
 @WITH_TENSORBOARD
