@@ -17,6 +17,16 @@ from comad.errors import UserError
 FLAGS = "XLA_FLAGS"
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 """With one core, threads of XLA only get in each other's way."""
+JAX_SETTINGS = (
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_DEFAULT_PRNG_IMPL",
+    "JAX_DISABLE_JIT",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS",
+    "JAX_ENABLE_X64",
+    "JAX_NUMPY_DTYPE_PROMOTION",
+    "JAX_THREEFRY_PARTITIONABLE",
+)
+"""Variables by which JAX computes other numbers."""
 _claims: list[int] = []
 """Open handles on the cores that this process has claimed; they close when it ends."""
 
@@ -65,9 +75,29 @@ def describe_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "cores": len(available_cores()),
-        "xla_flags": sorted(os.environ.get(FLAGS, "").split()),
+        "xla_flags": effective_flags(os.environ.get(FLAGS, "")),
         "jaxlib": version("jaxlib"),
+        **_departures(),
     }
+
+
+def _departures() -> dict[str, Any]:
+    """Returns what most machines have no need to tell: settings of JAX that change numbers, and an accelerator."""
+    changed = {name: os.environ[name] for name in JAX_SETTINGS if name in os.environ}
+    accelerator = _accelerator() if _jax_has_started() else None
+    return {**({"jax_settings": changed} if changed else {}), **({"accelerator": accelerator} if accelerator else {})}
+
+
+def _accelerator() -> str | None:
+    """Returns the kind of device that JAX computes on, unless it is the processor."""
+    import jax
+
+    return None if jax.default_backend() == "cpu" else str(jax.devices()[0].device_kind)
+
+
+def effective_flags(flags: str) -> list[str]:
+    """Returns flags in the order of their names; of one that is given twice, the last, which counts."""
+    return sorted({flag.partition("=")[0]: flag for flag in flags.split()}.values())
 
 
 def processor(source: Path = Path("/proc/cpuinfo")) -> str:

@@ -5,8 +5,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import pytest
 from counting import SETTINGS
 from placed import place
@@ -17,7 +19,7 @@ from comad.datasets import library
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
 from comad.files import sha256
-from comad.machine import add_flag, available_cores, claim_cores, describe_machine, processor, use_cores
+from comad.machine import add_flag, available_cores, claim_cores, describe_machine, effective_flags, processor, use_cores
 from comad.reports.results import gather
 from comad.runs.folder import read_settings, write_settings
 from comad.runs.run import open_run
@@ -31,6 +33,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "xla_flags": {"xla_flags": ["--xla_cpu_enable_fast_math=true"]},
     "jaxlib": {"jaxlib": "0.0.1"},
     "system": {"system": "Plan9 mips"},
+    "jax_settings": {"jax_settings": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}},
+    "accelerator": {"accelerator": "a large one"},
 }
 
 
@@ -50,6 +54,30 @@ def test_a_run_begun_on_another_kind_of_machine_is_refused_by_name(tmp_path: Pat
     assert settings["machine"] == MACHINE and settings["earlier"][0]["machine"] == {**MACHINE, **OTHERS[name]}
     with open_run(tmp_path, {**SETTINGS, "machine": MACHINE}):
         pass  # from here on it is this one
+
+
+@pytest.mark.promise("mixed-machines")
+def test_a_setting_of_jax_that_changes_numbers_is_part_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_ENABLE_X64"):
+        monkeypatch.setenv(name, "1")
+        assert describe_machine() == {**MACHINE, "jax_settings": {name: "1"}}
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("JAX_LOG_COMPILES", "1")  # tells more, and computes the same
+    assert describe_machine() == MACHINE
+
+
+@pytest.mark.promise("mixed-machines")
+def test_an_accelerator_is_part_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    jax.devices()
+    assert "accelerator" not in describe_machine()
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    monkeypatch.setattr("jax.devices", lambda: [SimpleNamespace(device_kind="a large one")])
+    assert describe_machine()["accelerator"] == "a large one"
+
+
+def test_of_a_flag_that_is_given_twice_the_last_counts() -> None:
+    assert effective_flags("--b=1 --a=2 --b=3") == ["--a=2", "--b=3"]
+    assert effective_flags("--b=3 --a=2 --b=1") == ["--a=2", "--b=1"]
 
 
 @pytest.mark.promise("mixed-machines")
