@@ -257,8 +257,8 @@ def _put_in_place(temporary: Path, path: Path) -> None:
     sync_folder(path.parent)
     if temporary.is_symlink():  # the name was a link; what it led to belongs to somebody else
         temporary.unlink()
-    else:
-        shutil.rmtree(temporary)
+    else:  # nobody holds it any more, so another writer may be sweeping it away
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from comad.errors import UserError
-from comad.files import make_folder, open_regular, read_regular, sweep
+from comad.files import make_folder, new_folder, open_regular, read_regular, sweep
 
 
 def fifo(path: Path) -> None:
@@ -48,6 +48,15 @@ def test_a_pipe_under_the_name_of_something_half_written_is_removed(tmp_path: Pa
     os.mkfifo(tmp_path / ".found-half-abcdefgh")
     sweep(tmp_path / "found")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_replaced_may_be_swept_away_by_another_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "old").touch()
+    monkeypatch.setattr("comad.failpoints.reach", lambda point, *_: sweep(tmp_path / "data") if point == "after-folder-name" else None)
+    with new_folder(tmp_path / "data") as folder:
+        (folder / "new").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "new"]
 
 
 def test_a_regular_file_is_read_and_a_missing_one_is_missing(tmp_path: Path) -> None:
