@@ -27,6 +27,7 @@ from comad.cli.train import Train
 from comad.cli.verify import Verify
 from comad.cli.watch import Watch
 from comad.errors import OutOfRangeError, UserError
+from comad.escaping import harmless
 from comad.memory import keep_memory
 
 
@@ -95,7 +96,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def parse(arguments: list[str]) -> Verb:
-    """The verb with its options; exits with an explanation if there is no such verb or option."""
+    """Returns the verb with its options; exits with an explanation if there is no such verb or option."""
+    strange = [word for word in arguments if harmless(word) != word]
     try:
         return tyro.extras.subcommand_cli_from_dict(
             VERBS,
@@ -104,6 +106,13 @@ def parse(arguments: list[str]) -> Verb:
             args=arguments,
             config=SPELLING,
             registry=OPTIONS,
+            console_outputs=not strange,  # tyro repeats what it does not understand, such as a file's name, as it is
         )
     except OutOfRangeError as error:
         raise as_option(error) from error
+    except SystemExit as stop:
+        if strange and stop.code:
+            raise UserError(
+                f"there is no such verb, option or choice, or one word too many: {' '.join(strange)}; see 'comad --help'"
+            ) from stop
+        raise

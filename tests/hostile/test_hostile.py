@@ -223,6 +223,7 @@ def test_names_do_not_reach_the_terminal_as_commands(tmp_path: Path, capsys: pyt
     place(tmp_path, "comad", 0, [1.0, 1.0], stream=evil)
     assert main(["report", str(tmp_path)]) == 0
     assert main(["report", str(tmp_path / evil)]) == 2
+    assert main(["verify", str(tmp_path), str(tmp_path / evil)]) == main(["train", evil]) == 2  # as from 'runs/*'
     said = "".join(capsys.readouterr())
     assert "\\x1b" in said and not set(said) & set(evil[:1] + "\x07\u009b")
 
