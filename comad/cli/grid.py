@@ -15,7 +15,7 @@ from rich.text import Text
 
 from comad import tracking
 from comad.cli.commands import SPELLING, changed
-from comad.cli.kept import describe_uncompared, keep_own
+from comad.cli.kept import budget_of, describe_uncompared, keep_own
 from comad.cli.options import OPTIONS, as_option
 from comad.cli.tasks import find_stream
 from comad.cli.terminal import duration, pause, show_lines, show_table
@@ -115,7 +115,7 @@ class RunGrid:
         given |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         grid = with_profile(self.profile or profile, given)
         for stream in grid.streams:
-            find_stream(stream)
+            budget_of(grid, find_stream(stream))
         for method in (*grid.methods, *(variant.method for variant in grid.variants)):
             find(method)
         for variant in grid.variants:
@@ -127,9 +127,13 @@ class RunGrid:
         words = changed(variant.method, dict(variant.options))
         called = f"{self.file}: {variant.label}"
         try:
-            tyro.cli(find(variant.method), prog=called, args=words, config=SPELLING, registry=OPTIONS)
+            tyro.cli(find(variant.method), prog=called, args=words, config=SPELLING, registry=OPTIONS, console_outputs=False)
         except OutOfRangeError as error:
             raise UserError(f"{called}: {as_option(error)}") from error
+        except SystemExit as stop:  # such as a switch where a number belongs
+            raise UserError(
+                f"{called}: {variant.method} cannot be given {' '.join(words)}; 'comad train {variant.method} --help' tells"
+            ) from stop
         return words
 
     def make(self, grid: Grid, cells: Sequence[Cell]) -> Iterator[Event]:

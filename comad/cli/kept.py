@@ -69,6 +69,12 @@ def keep_own(
     return absent
 
 
+def budget_of(grid: Grid, stream: Stream) -> Budget:
+    """Returns how long a run on a stream is; refuses what fits no run."""
+    spec, updates = envs.find(stream.tasks[0].env).spec, grid.updates or stream.updates
+    return Budget.of(spec, updates, grid.evaluations, grid.episodes, grid.batch)
+
+
 def _is_begun(folder: Path) -> bool:
     """Returns whether a run is there; a damaged one is a failure of its own, and the others go on."""
     try:
@@ -80,22 +86,20 @@ def _is_begun(folder: Path) -> bool:
 def _refuse_other(folder: Path, grid: Grid, cell: Cell, source: Source, options: Sequence[str]) -> None:
     """Refuses a run that is not the one its name promises; believes what it says of absent data."""
     there = read_settings(folder)["identity"]
-    spec, updates = source.specs[0], grid.updates or source.stream.updates
-    method: Any = settled(tyro.cli(find(cell.variant.method), args=options, config=SPELLING), spec)
-    budget = Budget.of(spec, updates, grid.evaluations, grid.episodes, grid.batch)
+    method: Any = tyro.cli(find(cell.variant.method), args=options, config=SPELLING)
     told = there.get("datasets")
     learned = told if isinstance(told, dict) else {}
     absent = {env: learned[env] for env in source.missing if env in learned}
     datasets = {**source.datasets, **absent}
     here = make_identity(
         cell.variant.method,
-        method,
+        settled(method, source.specs[0]),
         source.stream,
         cell.quality,
         source.specs,
         datasets,
         cell.seed,
-        budget,
+        budget_of(grid, source.stream),
     )
     refuse_another(folder, there, here, "choose another --out")
 

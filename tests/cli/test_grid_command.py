@@ -224,6 +224,18 @@ def test_damaged_data_is_named_in_one_sentence(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == f"comad: {why}\n"
 
 
+@pytest.mark.promise("option-ranges")
+def test_numbers_that_fit_no_run_are_refused_before_any_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "--updates", "3", "--evaluations", "20"]) == 2
+    assert capsys.readouterr().err == "comad: 20 evaluations do not fit into 3 updates; give fewer evaluations or more updates\n"
+    variant = '[[variants]]\nname = "x"\nmethod = "ft"\noptions = { learning_rate = true }\n'
+    Path("grid.toml").write_text('streams = ["cn"]\nmethods = []\n' + variant)
+    assert main(["bench", "grid", "grid.toml"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("comad: grid.toml: ft-x: ft cannot be given --learning-rate") and said.count("\n") == 1
+    assert not Path("runs").exists()
+
+
 def test_data_that_is_not_there_is_named_before_any_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(WORDS) == 2 and not Path("runs").exists()
     assert "there is no dataset data/cn-2/expert; 'comad collect cn --quality expert' makes it" in capsys.readouterr().err
