@@ -20,13 +20,15 @@ import numpy as np
 from comad.datasets.layout import EPISODE_COLUMNS, Column, columns, decode, encode, episode_starts
 from comad.datasets.statistics import Statistics, statistics
 from comad.errors import MALFORMED, UserError
-from comad.files import new_folder, open_regular, read_json, refuse_link, sha256, write_json
+from comad.files import new_folder, open_regular, read_json, sha256, write_json
 from comad.settings import from_settings, settings
 from comad.types import Continuous, Discrete, Feature, Spec
 
 FORMAT = 1
 PREAMBLE = 10
 """Bytes before the text of an array file's header."""
+LOOKS = 20
+"""A dataset may be replaced while it is opened; so often it is opened again before it counts as damaged."""
 FEATURE_GROUPS = ("own", "ally", "target", "state_agent", "state_target", "context")
 
 
@@ -108,8 +110,18 @@ def write(path: Path, spec: Spec, quality: str, values: Mapping[str, np.ndarray]
 
 
 def open_dataset(path: Path) -> Dataset:
-    """Open a dataset: read its manifest, check sizes and types, map its arrays. Contents are checked by `check`."""
-    manifest = read_json(refuse_link(path / "manifest.json"))
+    """Opens a dataset: reads its manifest, checks sizes and types, maps its arrays. Contents are checked by `check`."""
+    for _ in range(LOOKS):
+        manifest = read_json(path / "manifest.json")
+        try:
+            return _from(path, manifest)
+        except UserError:
+            if read_json(path / "manifest.json") == manifest:
+                raise
+    return _from(path, read_json(path / "manifest.json"))
+
+
+def _from(path: Path, manifest: Any) -> Dataset:
     try:
         return _from_manifest(path, manifest)
     except MALFORMED as error:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from recorded import FULL_VIEW, SHORT_SIGHT, record
 from reliability import tried
 
+from comad.datasets import store
 from comad.datasets.store import Dataset, check, check_world, open_dataset, seal
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
+from comad.files import read_json
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,22 @@ def pipe(path: Path) -> None:
 
 def no_json(path: Path) -> None:
     (path / "manifest.json").write_text("{")
+
+
+@pytest.mark.promise("two-processes")
+def test_a_dataset_that_is_replaced_while_it_is_opened_is_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "data", episodes=4)
+    seen: list[Any] = []
+
+    def read_and_replace(path: Path) -> Any:
+        seen.append(read_json(path))
+        if len(seen) == 1:
+            monkeypatch.setattr(store, "read_json", read_json)
+            record(tmp_path / "data", episodes=6)
+        return seen[0]
+
+    monkeypatch.setattr(store, "read_json", read_and_replace)
+    assert open_dataset(tmp_path / "data").recorded.episodes == 6
 
 
 @pytest.mark.promise("damage")
