@@ -171,8 +171,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     failpoints.reach("before-folder")
 
     def make(prefix: str) -> tuple[int, str]:
-        name = tempfile.mkdtemp(dir=path.parent, prefix=prefix)
-        return os.open(name, os.O_RDONLY), name
+        while True:
+            name = tempfile.mkdtemp(dir=path.parent, prefix=prefix)
+            with suppress(FileNotFoundError):  # swept before it was opened
+                return os.open(name, os.O_RDONLY), name
 
     handle, name = _claimed(path, make)
     temporary = Path(name)

@@ -3,6 +3,8 @@
 import os
 import socket
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,18 @@ def test_each_new_folder_is_synced_in_the_one_that_holds_it(tmp_path: Path, monk
     assert synced == [tmp_path.parent.name, tmp_path.name, "one"]
     make_folder(tmp_path / "one" / "two")
     assert synced[3:] == ["one"]
+
+
+def test_a_folder_that_another_writer_sweeps_before_it_is_held_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(**options: Any) -> str:
+        made.append(mkdtemp(**options))
+        if len(made) == 1:
+            sweep(tmp_path / "data")
+        return made[-1]
+
+    monkeypatch.setattr("comad.files.tempfile.mkdtemp", make)
+    with new_folder(tmp_path / "data") as folder:
+        (folder / "new").touch()
+    assert len(made) == 2 and [path.name for path in tmp_path.rglob("*")] == ["data", "new"]
