@@ -37,8 +37,8 @@ def test_a_battle_is_played_by_the_nearest_team_that_knows_its_units(battle: str
 
 
 def put(folder: Path, name: str) -> None:
-    card = library.read_card(library.SHIPPED / "protoss_5v5" / "expert.json")
-    team, _ = library.load(battle_named("protoss_5v5"), "expert")
+    card = library.read_card(library.SHIPPED / "protoss_5v5" / "expert-related.json")
+    team, _ = library.load(battle_named("protoss_5v5"), "expert-related")
     library.put(folder, team, dataclasses.replace(card, env=name, rules=battle_named(name).spec.rules))
 
 
@@ -62,8 +62,14 @@ def test_without_kin_the_way_to_a_team_is_named(tmp_path: Path) -> None:
 
 def test_whoever_watches_or_counts_hears_that_a_team_learned_elsewhere() -> None:
     experts = Source(quality="expert")
-    assert experts.stand_in(battle_named("protoss_6v6")) == ["protoss_6v6, expert: no team learned there, so that of protoss_5v5 plays"]
-    assert experts.stand_in(battle_named("protoss_5v5")) == Source().stand_in(battle_named("protoss_6v6")) == []
+    assert experts.stand_in(battle_named("protoss_6v6")) == [
+        "protoss_6v6, expert: no team learned there, so that of protoss_5v5 plays, expert-related"
+    ]
+    assert experts.stand_in(battle_named("protoss_5v5")) == [
+        "protoss_5v5, expert: no policy was trained by itself there yet, so expert-related plays"
+    ]
+    related = Source(quality="expert-related")
+    assert related.stand_in(battle_named("protoss_5v5")) == Source().stand_in(battle_named("protoss_6v6")) == []
 
 
 def test_what_kin_recorded_says_where_it_learned() -> None:

@@ -49,7 +49,7 @@ def attributes(tree: Any) -> set[str]:
 
 @pytest.mark.parametrize("env", TEAMS)
 def test_shipped_weights_load_into_a_team_whose_every_attribute_is_renamed(env: str) -> None:
-    path = SHIPPED / env / "expert.safetensors"
+    path = SHIPPED / env / "expert-related.safetensors"
     blank = trainer_of(read_card(path.with_suffix(".json"))).blank(envs.find(env).spec)
     other = twin(blank)
     assert not attributes(other) & attributes(blank)
