@@ -13,6 +13,7 @@ from placed import command, place
 
 from comad.reports.page import build, collect
 from comad.reports.results import Flaw, Result, gather
+from comad.runs.seal import seal_run
 
 NODE = shutil.which("node")
 
@@ -32,6 +33,7 @@ def test_the_page_holds_numbers_curves_and_the_matrix(tmp_path: Path) -> None:
     (path.parent / "comad-seed0" / "heads.jsonl").write_text(
         "".join(json.dumps({**heads, "when": when}) + "\n" for when in ("begin", "finish"))
     )
+    seal_run(path.parent / "comad-seed0")
     page = page_of(*gather([tmp_path]))
     (result,) = embedded(page)["results"]
     shown = result["modes"][result["usual"]]
