@@ -41,6 +41,7 @@ POSITIONAL: dict[tuple[str, ...], list[str]] = {
     ("play",): ["cn-2", "out.gif"],
     ("heads",): ["run"],
     ("watch",): ["runs"],
+    ("experts", "compare"): ["cn"],
 }
 """What a verb cannot be called without."""
 

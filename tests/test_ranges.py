@@ -157,7 +157,7 @@ def test_the_walk_finds_every_verb_with_numbers_and_every_method() -> None:
     assert {words for words, _ in found if words[0] != "train"} == {
         *((verb,) for verb in ("collect", "demo", "evaluate", "heads", "play", "watch")),
         *(("bench", verb) for verb in ("envs", "grid", "step", "tasks")),
-        *(("data", "mix"), ("experts", "train")),
+        *(("data", "mix"), ("experts", "compare"), ("experts", "train")),
     }
     assert {(("train", "ewc"), flag) for flag in ("--learning-rate", "--strength")} <= found
     assert len(found) == len(OPTIONS) >= 185

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import HealthCheck, configuration, given, settings
 from hypothesis import strategies as st
+from jax.experimental.compilation_cache import compilation_cache
 from jaxtyping import Array
 
 from comad.cache import cache_folder
@@ -85,17 +86,26 @@ def compiled() -> Callable[[Array], Array]:
     return jax.jit(torn_on_purpose)
 
 
-def test_a_program_that_another_process_is_still_writing_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    try:
-        expected = compiled()(jnp.ones(5)).tolist()
-        (kept,) = Path(str(jax.config.values["jax_compilation_cache_dir"])).glob("jit_torn_on_purpose-*-cache")
-        for size in (0, kept.stat().st_size // 2):
-            os.truncate(kept, size)
-            assert compiled()(jnp.ones(5)).tolist() == expected
-    finally:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", before)
+@pytest.fixture
+def empty_cache(tmp_path: Path) -> Iterator[Path]:
+    """A cache of compiled programs that JAX opens anew, wherever earlier tests have left it."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: jax.config.values[name] for name in names}
+    jax.config.update(names[0], str(tmp_path / "programs"))
+    jax.config.update(names[1], 0.0)
+    compilation_cache.reset_cache()
+    yield tmp_path / "programs"
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def test_a_program_that_another_process_is_still_writing_is_compiled_here(empty_cache: Path) -> None:
+    expected = compiled()(jnp.ones(5)).tolist()
+    (kept,) = empty_cache.glob("jit_torn_on_purpose-*-cache")
+    for size in (0, kept.stat().st_size // 2):
+        os.truncate(kept, size)
+        assert compiled()(jnp.ones(5)).tolist() == expected
 
 
 def test_a_run_of_the_suite_leaves_nothing_behind(tmp_path: Path) -> None:
