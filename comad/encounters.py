@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from comad import checkpoint
+from comad.continual.method import Recognizes
 from comad.errors import UserError
-from comad.methods.base import Recognizes
 from comad.policy import restore
 from comad.portrait import find_ends
 from comad.runs.record import RunRecord

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from comad.continual.method import Method
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Outcome, episode_keys, rollout_all
-from comad.methods.base import Method
 from comad.runs.record import MODES
 from comad.types import Actions, Batch, Metric, PRNGKey, Spec, Tokens
 

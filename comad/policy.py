@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from comad import checkpoint, envs, methods
+from comad.continual.method import Method, Recognizes
 from comad.envs.base import Env, HostEnv
 from comad.errors import MALFORMED, UserError
 from comad.files import read_regular
-from comad.methods.base import Method, Recognizes
 from comad.runs import checkpoints
 from comad.runs.checkpoints import describe_skipped
-from comad.runs.folder import journal_path
+from comad.runs.folder import journal_path, refuse_older
 from comad.runs.record import RunRecord, read_run
 from comad.settings import from_settings
 from comad.tokens import complete, full_view, no_actions
@@ -56,6 +56,7 @@ class Trained:
 def restore(path: Path) -> Trained:
     """Load the newest reliable checkpoint of a run."""
     record = read_run(path)
+    refuse_older(path, record.settings["identity"])
     try:
         identity = record.settings["identity"]
         method = from_settings(methods.find(identity["method"]), identity["settings"])

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from comad import checkpoint
+from comad.continual.method import Portrays, Recognizes
+from comad.continual.omiga import acting
 from comad.envs.episodes import Episode, watch
 from comad.errors import UserError
 from comad.evaluation import Team
 from comad.files import write_bytes
-from comad.methods.base import Portrays, Recognizes
-from comad.methods.omiga import acting
 from comad.policy import Trained, restore
 from comad.runs import checkpoints
 from comad.runs.checkpoints import Checkpoint

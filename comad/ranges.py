@@ -142,7 +142,7 @@ def ranged(kind: Kind) -> Kind:
 LARGEST_SEED = 2**32 - 1
 """Keys are made of 32 bits: beyond them, two seeds would mean the same."""
 MOST_UPDATES = 10**7
-"""Per task: updates of several tasks are numbered in blocks of 2**24 (`comad.methods.turns`)."""
+"""Per task: updates of several tasks are numbered in blocks of 2**24 (`comad.continual.schedules`)."""
 
 Seed = Annotated[int, Range(least=0, most=LARGEST_SEED)]
 Updates = Annotated[int, Range(least=1, most=MOST_UPDATES)]

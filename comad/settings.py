@@ -84,17 +84,24 @@ def identifying(thing: Any) -> dict[str, Any]:
     return {name: value for name, value in settings(thing).items() if name not in at_rest}
 
 
-def from_settings(kind: Any, values: dict[str, Any]) -> Any:
-    """The dataclass that `settings` described; anything missing, left over or of another kind is an error, for files come from others."""
+def from_settings(like: Any, values: Mapping[str, Any]) -> Any:
+    """Returns the dataclass that `settings` described; refuses what is left over or of another type.
+
+    Args:
+        like: a class, or an instance: then what is inside it has the types that it has there, and
+            what the values leave out is as it is there.
+        values: plain values by the names in files, which come from others.
+    """
+    kind: Any = like if isinstance(like, type) else type(like)
     found = {field.name: field.type for field in dataclasses.fields(kind)}
-    made = kind(
-        **{
-            name: from_settings(found[name], value) if dataclasses.is_dataclass(found.get(name)) else value
-            for name, value in by_attribute(kind, values).items()
-        }
-    )
+    inside = found if kind is like else {name: getattr(like, name) for name in found}
+    given = {
+        name: from_settings(within, value) if dataclasses.is_dataclass(within := inside[name]) else value
+        for name, value in by_attribute(kind, values).items()
+    }
+    made = kind(**given) if kind is like else dataclasses.replace(like, **given)
     for name, wanted in found.items():
-        if not _fits(getattr(made, name), wanted):
+        if not dataclasses.is_dataclass(inside[name]) and not _fits(getattr(made, name), wanted):
             written = written_names(kind)[name]
             raise TypeError(f"{written} of {kind.__name__} cannot be {getattr(made, name)!r}"[:200])
     return made

@@ -1,12 +1,13 @@
 """The smallest method that learns: how often each action was taken. Every state depends on all batches and keys before it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from comad.continual.schedules import DataSchedule, OwnTask
 from comad.tokens import mask_unavailable
 from comad.types import Actions, Batch, PRNGKey, Spec, Stream, Tokens
 
@@ -21,6 +22,8 @@ class Habit:
     """How fast habits form."""
     poison: int = -1
     """The update, counted over all tasks, at which a loss is infinite."""
+
+    data: ClassVar[DataSchedule] = OwnTask()
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> State:
         return {"habit": 0.01 * jax.random.normal(key, (specs[0].num_actions,)), "made": jnp.int32(0), "finished": jnp.int32(0)}

@@ -72,6 +72,11 @@ def learn(
     return state, logs
 
 
+def matrices(tree: Any) -> list[Any]:
+    """Returns the matrices of a tree, for vectors begin at zero everywhere."""
+    return [leaf for leaf in jax.tree.leaves(tree) if leaf.ndim > 1]
+
+
 def same(first: Any, second: Any) -> bool:
     """Equal to the last bit."""
     return all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), first, second)))

@@ -17,7 +17,7 @@ from comad.training.loop import Budget
 from comad.types import Stream, Task
 
 OTHER_SETTINGS: tuple[type[Any], ...] = (
-    *METHODS.values(),
+    *map(type, METHODS.values()),
     *TRAINERS.values(),
     Budget,
     Stream,
@@ -93,17 +93,25 @@ def walk() -> Iterator[tuple[tuple[str, ...], Any]]:
         yield from _below((verb,), kind)
 
 
-def _below(words: tuple[str, ...], kind: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _below(
+    words: tuple[str, ...],
+    kind: Any,
+    default: Any = None,
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields a dataclass and those inside it, which are of the types that its default has there."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     yield words, origin
     for field in dataclasses.fields(origin):
         wanted = arguments[0] if isinstance(field.type, TypeVar) else field.type
-        if dataclasses.is_dataclass(get_origin(wanted) or wanted):
+        inside = getattr(default, field.name, None)
+        if dataclasses.is_dataclass(inside):
+            yield from _below(words, type(inside), inside)
+        elif dataclasses.is_dataclass(get_origin(wanted) or wanted):
             yield from _below(words, wanted)
         for choice in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else ():
             inner = get_args(choice) if get_origin(choice) is Annotated else (choice,)
             if dataclasses.is_dataclass(get_origin(inner[0]) or inner[0]):
-                yield from _below((*words, inner[1].name), inner[0])
+                yield from _below((*words, inner[1].name), inner[0], inner[1].default)
 
 
 def classes() -> list[Any]:
@@ -121,7 +129,14 @@ def mentions_number(annotation: Any) -> bool:
 
 
 def make(kind: Any, **values: Any) -> Any:
-    """Returns an instance with these values, and any that it cannot be made without."""
+    """Returns an instance with these values, and any that it cannot be made without.
+
+    Args:
+        kind: a class, or an instance from which other values are taken.
+        values: by name.
+    """
+    if not isinstance(kind, type):
+        return dataclasses.replace(kind, **values)
     required = {
         field.name: ()
         for field in dataclasses.fields(kind)

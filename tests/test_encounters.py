@@ -54,8 +54,8 @@ class Counting(Skilled):
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
     """A run with its data, and other recordings of the same tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(METHODS, "habit", Habit)
-        patch.setitem(METHODS, "counting", Counting)
+        patch.setitem(METHODS, "habit", Habit())
+        patch.setitem(METHODS, "counting", Counting())
         data, other = record_all(tmp_path_factory.mktemp("data")), tmp_path_factory.mktemp("other")
         for task in STREAM.tasks:
             env = envs.make(task.env)

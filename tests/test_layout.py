@@ -32,17 +32,18 @@ ALLOWED = {
     "datasets": EVERYONE | {"envs"},
     "networks": EVERYONE | {"pieces"},
     "experts": EVERYONE | {"envs", "streams", "datasets", "networks", "runs", "machine"},
-    "methods": EVERYONE | {"networks"},
-    "evaluation": EVERYONE | {"envs", "methods", "runs"},
+    "continual": EVERYONE | {"networks"},
+    "methods": EVERYONE | {"networks", "continual"},
+    "evaluation": EVERYONE | {"envs", "continual", "runs"},
     "runs": {"errors", "files", "failpoints", "settings"},
     "tracking": {"errors", "files", "runs"},
     "metrics": {"errors"},
     "theory": {"errors"},
-    "training": EVERYONE | {"envs", "streams", "datasets", "methods", "evaluation", "runs", "machine"},
-    "policy": EVERYONE | {"envs", "streams", "methods", "evaluation", "runs"},
-    "portrait": EVERYONE | {"envs", "methods", "evaluation", "runs", "policy", "training"},
-    "encounters": EVERYONE | {"methods", "runs", "policy", "portrait", "training"},
-    "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "methods", "training", "evaluation", "runs"},
+    "training": EVERYONE | {"envs", "streams", "datasets", "continual", "evaluation", "runs", "machine"},
+    "policy": EVERYONE | {"envs", "streams", "continual", "methods", "evaluation", "runs"},
+    "portrait": EVERYONE | {"envs", "continual", "evaluation", "runs", "policy", "training"},
+    "encounters": EVERYONE | {"continual", "runs", "policy", "portrait", "training"},
+    "bench": EVERYONE | {"envs", "streams", "datasets", "networks", "continual", "methods", "training", "evaluation", "runs"},
     "grid": {"errors", "files", "ranges", "runs", "failpoints", "settings"},
     "reports": {"errors", "escaping", "files", "metrics", "ranges", "theory", "runs", "settings"},
     "cli": {path.stem for path in PACKAGE.iterdir()},
@@ -87,6 +88,7 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_a_forbidden_import_is_found() -> None:
     assert violations("envs", "from comad.datasets import store") == ["comad.datasets"]
     assert violations("envs", "import comad.cli.play") == ["comad.cli"]
+    assert violations("continual", "from comad.methods import find") == ["comad.methods"]
     assert violations("methods", "def late():\n    from comad import envs") == ["comad.envs"]
     assert violations("metrics", "import jax.numpy as jnp") == ["jax.numpy"]
     assert violations("envs", "from comad.types import Spec\nimport numpy") == []

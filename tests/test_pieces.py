@@ -16,8 +16,8 @@ from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Packing
 from comad.datasets.store import Dataset
 from comad.envs import make
+from comad.methods import find
 from comad.methods.comad import Comad
-from comad.methods.owl import Owl
 from comad.pieces import piece_by_piece
 from comad.types import Batch
 
@@ -103,7 +103,7 @@ def battle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Batch]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [Owl(), Comad()], ids=["owl", "comad"])
+@pytest.mark.parametrize("method", [find("owl"), Comad()], ids=["owl", "comad"])
 def test_learning_is_the_same_up_to_rounding(battle: tuple[Dataset, Batch], method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, batch = battle
     stream, ends = streams.custom(["3m", "3m"], threshold=1e9), []
@@ -115,6 +115,6 @@ def test_learning_is_the_same_up_to_rounding(battle: tuple[Dataset, Batch], meth
         for number in range(2):
             state, logs = update(state, jax.random.fold_in(KEY, number))
         ends.append((state, logs))
-    assert ends[0][1]["log_probability" if isinstance(method, Owl) else "log_probability_prior"] < 0
+    assert ends[0][1]["log_probability_prior" if isinstance(method, Comad) else "log_probability"] < 0
     for ours, theirs in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)

@@ -16,6 +16,7 @@ from habit import Habit
 from learners import make, small_batch
 from recorded import FULL_VIEW, record
 
+from comad.continual.method import Portrays
 from comad.datasets import library
 from comad.datasets.packing import Pieces
 from comad.envs.episodes import Episode
@@ -24,9 +25,7 @@ from comad.envs.scene import AGENT, Mark, Scene
 from comad.errors import UserError
 from comad.evaluation import Team
 from comad.methods import METHODS
-from comad.methods.base import Portrays
 from comad.methods.comad import Comad
-from comad.methods.ft import Ft
 from comad.portrait import Plane, Sample, Sitter, by_tenth, drawing, find_sitter, pick_points, portray, write
 from comad.runs.folder import PORTRAIT
 from comad.tokens import complete, no_actions
@@ -36,8 +35,8 @@ from comad.training.lessons import Lesson
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(METHODS, "habit", Habit)
-        patch.setitem(METHODS, "skilled", Skilled)
+        patch.setitem(METHODS, "habit", Habit())
+        patch.setitem(METHODS, "skilled", Skilled())
         yield record_all(tmp_path_factory.mktemp("data"))
 
 
@@ -177,7 +176,7 @@ def test_methods_show_what_they_have(data: Path) -> None:
     make_run(data / "habit", data, "habit", Habit())
     found = portray(find_sitter(data / "habit", data / "nowhere"))  # nothing of the data is shown, so none is needed
     assert found["skills"] is None and found["reuse"] is None and [shown["familiarity"] for shown in found["replays"]] == [[], []]
-    assert found["position"] == LAST_POSITION and isinstance(Comad(), Portrays) and not isinstance(Ft(), Portrays)
+    assert found["position"] == LAST_POSITION and isinstance(Comad(), Portrays) and not isinstance(METHODS["ft"], Portrays)
 
 
 def test_a_method_without_skills_still_tells_what_heads_count_for(data: Path, portrait: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,13 +38,13 @@ from comad.ranges import (
 )
 from comad.runs.folder import read_settings, write_settings
 from comad.runs.seal import seal_run
-from comad.settings import from_settings, identifying, settings
+from comad.settings import from_settings, identifying, names_of, settings
 from comad.training.loop import Budget
 from comad.types import Stream, Task
 
 pytestmark = pytest.mark.promise("option-ranges")
 OPTIONS = options()
-FROM_FILES = (*METHODS.values(), *TRAINERS.values(), Budget)
+FROM_FILES: dict[str, Any] = {**METHODS, **TRAINERS, "budget": Budget}
 WRONG_IN_TURN = ("nan", "inf", "-inf", "20 digits", "text", "empty")
 """On the command line each option meets one of these; in programs, grids and files, all."""
 
@@ -160,6 +161,7 @@ def test_the_walk_finds_every_verb_with_numbers_and_every_method() -> None:
         *(("data", "mix"), ("experts", "compare"), ("experts", "train")),
     }
     assert {(("train", "ewc"), flag) for flag in ("--learning-rate", "--strength")} <= found
+    assert {(("train", "rehearsal"), flag) for flag in ("--learning-rate", "--memory")} <= found
     assert len(found) == len(OPTIONS) >= 185
 
 
@@ -242,25 +244,38 @@ def test_a_grid_refuses_a_budget_that_is_outside(name: str) -> None:
         tried()
 
 
-@pytest.mark.parametrize("kind", FROM_FILES, ids=lambda kind: kind.__name__)
-def test_settings_from_a_file_are_refused_outside_their_ranges(kind: Any) -> None:
-    sound = settings(make(kind))
-    assert from_settings(kind, sound) == make(kind)
-    for name in numeric_fields(kind):
-        for value in wrong_values(kind, name).values():
-            with pytest.raises(OutOfRangeError, match=f"^{name} must be "):
-                from_settings(kind, {**sound, name: value})
-            tried()
-    if "learner" in sound:
-        with pytest.raises(OutOfRangeError, match=r"^discount must be .* not 1e[+]300"):
-            from_settings(kind, {**sound, "learner": {**sound["learner"], "discount": 1e300}})
+def spoiled(thing: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields names of numbers in a dataclass or inside it, and settings in which they are wrong."""
+    kind: Any = type(thing)
+    sound = settings(thing)
+    for name, written in names_of(thing).items():
+        inside = getattr(thing, name)
+        if dataclasses.is_dataclass(inside):
+            yield from ((deeper, {**sound, written: other}) for deeper, other in spoiled(inside))
+        if name in numeric_fields(kind):
+            wrong = wrong_values(kind, name).values()
+            yield from ((name, {**sound, written: value}) for value in wrong)
+
+
+@pytest.mark.parametrize("name", FROM_FILES)
+def test_settings_from_a_file_are_refused_outside_their_ranges(name: str) -> None:
+    like = FROM_FILES[name]
+    sound = make(like)
+    assert from_settings(like, settings(sound)) == sound
+    numbers = set()
+    for number, other in spoiled(sound):
+        with pytest.raises(OutOfRangeError, match=f"^{number} must be "):
+            from_settings(like, other)
+        numbers.add(number)
+        tried()
+    assert {"ewc": "strength", "rehearsal": "memory", "owl": "heads"}.get(name, number) in numbers
 
 
 def test_a_run_with_foreign_settings_is_named_with_the_setting(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(METHODS, "skilled", Skilled)
+    monkeypatch.setitem(METHODS, "skilled", Skilled())
     data = record_all(tmp_path / "data")
     run = tmp_path / "run"
     make_run(run, data, "skilled", Skilled())

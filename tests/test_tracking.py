@@ -234,7 +234,7 @@ class Headless(Habit):
 @WITH_TENSORBOARD
 @pytest.mark.slow
 def test_a_training_is_the_same_run_with_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "habit", Headless)
+    monkeypatch.setitem(METHODS, "habit", Headless())
     env = Navigation(2, 6, limit=9)
     record(library.place(env.spec.env, "random", tmp_path / "data"), env)
 

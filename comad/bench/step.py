@@ -18,12 +18,12 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from comad import envs, methods, streams
 from comad.bench import battles
+from comad.continual.method import Method
 from comad.datasets import library
 from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Packing, Pieces
 from comad.errors import UserError
 from comad.evaluation import assess
-from comad.methods.base import Method
 from comad.methods.comad import Comad
 from comad.training.lessons import Lesson, prepare
 from comad.training.loop import CHUNK, LONG_BATCH, create, learn, window_of
@@ -90,7 +90,7 @@ def measure(
     check_names(names, learners, data)
     for name in names:
         for learner in learners:
-            method = methods.find(learner)()
+            method = methods.find(learner)
             yield from _measure_shape(learner, method, find_shape(name, data, method), cores, seconds)
 
 

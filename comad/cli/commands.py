@@ -2,18 +2,20 @@
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import tyro
 
 from comad import envs
+from comad.cli.options import OPTIONS
+from comad.continual.method import settled
 from comad.errors import UserError
 from comad.methods import find
-from comad.methods.base import settled
+from comad.runs.folder import is_older
 from comad.runs.record import flat
-from comad.settings import identifying, settings, written_names
+from comad.settings import identifying, names_of, settings
 
 SPELLING = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
 """How options are called, everywhere."""
@@ -51,6 +53,8 @@ def _changed(identity: Mapping[str, Any]) -> list[str]:
 
 def _unrecorded(identity: Mapping[str, Any]) -> list[str]:
     """Returns options that came after the run was made, and since when its method is another."""
+    if is_older(identity):
+        return []  # what its method had no options for, it did as today's does by itself
     recorded = dict(flat(identity["settings"]))
     plain = _plain(identity["method"], identity["tasks"][0]["env"])
     called = _called(find(identity["method"]))
@@ -67,7 +71,7 @@ def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[s
     """
     called = _called(find(method))
     written = {option: name for name, option in called.items()}
-    own = dict(flat(settings(find(method)())))
+    own = dict(flat(settings(find(method))))
     defaults = own if plain is None else dict(flat(settings(plain)))
     words = []
     for given, value in flat(wanted):
@@ -82,22 +86,35 @@ def changed(method: str, wanted: Mapping[str, Any], plain: Any = None) -> list[s
     return words
 
 
-def _called(kind: Any) -> dict[str, str]:
+def _called(thing: Any) -> dict[str, str]:
     """Returns the attributes of a method's settings, and of those inside them, by written names."""
-    types = {field.name: field.type for field in dataclasses.fields(kind)}
     found: dict[str, str] = {}
-    for name, written in written_names(kind).items():
-        found |= _called(types[name]) if dataclasses.is_dataclass(types[name]) else {written: name}
+    for name, written in names_of(thing).items():
+        value = getattr(thing, name)
+        found |= _called(value) if dataclasses.is_dataclass(value) else {written: name}
     return found
+
+
+def read_method(name: str, words: Sequence[str]) -> Any:
+    """Returns a method with the settings that options give it; exits in silence if it cannot."""
+    method = find(name)
+    return tyro.cli(
+        type(method),
+        default=method,
+        args=words,
+        config=SPELLING,
+        registry=OPTIONS,
+        console_outputs=False,
+    )
 
 
 @cache
 def _plain(method: str, env: str) -> Any:
     """A method as it is in a world; as it is by itself, if nobody here knows that world."""
     try:
-        return settled(find(method)(), envs.find(env).spec)
+        return settled(find(method), envs.find(env).spec)
     except UserError:
-        return find(method)()
+        return find(method)
 
 
 def _dashed(name: str) -> str:

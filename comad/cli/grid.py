@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from comad import tracking
-from comad.cli.commands import SPELLING, changed
+from comad.cli.commands import changed, read_method
 from comad.cli.kept import budget_of, describe_uncompared, keep_own
-from comad.cli.options import OPTIONS, as_option
+from comad.cli.options import as_option
 from comad.cli.tasks import find_stream
 from comad.cli.terminal import duration, pause, show_lines, show_table
 from comad.errors import OutOfRangeError, UserError
@@ -127,7 +127,7 @@ class RunGrid:
         words = changed(variant.method, dict(variant.options))
         called = f"{self.file}: {variant.label}"
         try:
-            tyro.cli(find(variant.method), prog=called, args=words, config=SPELLING, registry=OPTIONS, console_outputs=False)
+            read_method(variant.method, words)
         except OutOfRangeError as error:
             raise UserError(f"{called}: {as_option(error)}") from error
         except SystemExit as stop:  # such as a switch where a number belongs

@@ -4,19 +4,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
-
-import tyro
 
 from comad import envs
-from comad.cli.commands import SPELLING
+from comad.cli.commands import read_method
 from comad.cli.tasks import find_stream
+from comad.continual.method import settled
 from comad.datasets import library
 from comad.datasets.store import open_dataset
 from comad.errors import UserError
 from comad.grid.cells import Cell, Grid, Variant
-from comad.methods import find
-from comad.methods.base import settled
 from comad.runs.folder import read_settings, refuse_another
 from comad.runs.standing import look
 from comad.training.loop import Budget
@@ -86,7 +82,7 @@ def _is_begun(folder: Path) -> bool:
 def _refuse_other(folder: Path, grid: Grid, cell: Cell, source: Source, options: Sequence[str]) -> None:
     """Refuses a run that is not the one its name promises; believes what it says of absent data."""
     there = read_settings(folder)["identity"]
-    method: Any = tyro.cli(find(cell.variant.method), args=options, config=SPELLING)
+    method = read_method(cell.variant.method, options)
     told = there.get("datasets")
     learned = told if isinstance(told, dict) else {}
     absent = {env: learned[env] for env in source.missing if env in learned}

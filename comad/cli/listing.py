@@ -6,7 +6,7 @@ from typing import Any
 
 from comad import envs, streams
 from comad.cli.terminal import show_lines, show_table
-from comad.methods import METHODS
+from comad.methods import METHODS, summary
 from comad.types import Continuous, Spec, Stream
 
 
@@ -24,12 +24,7 @@ class List:
         show_table(
             "Streams", ("name", "tasks", "updates", "d0", "metric"), [describe_stream(stream) for stream in streams.STREAMS.values()]
         )
-        show_table("Methods", ("name", "what it does"), [(name, first_paragraph(kind)) for name, kind in METHODS.items()])
-
-
-def first_paragraph(thing: Any) -> str:
-    """What something says of itself, in short."""
-    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+        show_table("Methods", ("name", "what it does"), [(name, summary(name)) for name in METHODS])
 
 
 def describe_world(spec: Spec) -> tuple[str | int, ...]:

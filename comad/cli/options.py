@@ -10,6 +10,7 @@ from tyro.constructors import (
     PrimitiveConstructorSpec,
     PrimitiveTypeInfo,
     StructConstructorSpec,
+    StructFieldSpec,
     StructTypeInfo,
 )
 
@@ -45,7 +46,10 @@ def _read(kind: type, words: list[str]) -> Any:
 
 @OPTIONS.struct_rule
 def explained(info: StructTypeInfo) -> StructConstructorSpec | None:
-    """Adds the range to the help of every number of a dataclass, beside its default."""
+    """Adds the range to the help of every number of a dataclass, beside its default.
+
+    Settings inside a dataclass are those of its default: a protocol does not tell which there are.
+    """
     if not dataclasses.is_dataclass(info.type) or info.type in _being_explained:
         return None  # the second time, from below: tyro's own rule reads the fields
     _being_explained.append(info.type)
@@ -55,8 +59,15 @@ def explained(info: StructTypeInfo) -> StructConstructorSpec | None:
         _being_explained.pop()
     if not isinstance(found, StructConstructorSpec):
         return None
-    fields = [dataclasses.replace(field, type=_with_range(field.type)) for field in found.fields]
+    fields = [dataclasses.replace(field, type=_told(field)) for field in found.fields]
     return dataclasses.replace(found, fields=tuple(fields))
+
+
+def _told(field: StructFieldSpec) -> Any:
+    """Returns the type by which a field becomes options."""
+    default = field.default
+    settings = dataclasses.is_dataclass(default) and not isinstance(default, type)
+    return type(default) if settings else _with_range(field.type)
 
 
 def _with_range(annotation: Any) -> Any:

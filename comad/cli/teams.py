@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from comad.cli.terminal import show_lines
+from comad.continual.method import Recognizes
 from comad.envs.base import Env, HostEnv
 from comad.envs.rollout import Player, RandomPlayer, episode_keys
 from comad.errors import UserError
 from comad.evaluation import Team
 from comad.experts import library
 from comad.experts.library import Card
-from comad.methods.base import Recognizes
 from comad.policy import Trained, restore
 from comad.runs.folder import SETTINGS
 from comad.tokens import check_alike

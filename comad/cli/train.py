@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
@@ -16,15 +17,14 @@ from rich.progress import Progress
 from comad import envs, tracking
 from comad.cli.commands import departures
 from comad.cli.growth import show_growth
-from comad.cli.listing import first_paragraph
 from comad.cli.tasks import choose
 from comad.cli.terminal import progress, show_lines, show_table
+from comad.continual.method import settled
 from comad.errors import UserError
 from comad.escaping import harmless
 from comad.grid.local import STARTED_BY
 from comad.machine import use_cores
-from comad.methods import METHODS
-from comad.methods.base import settled
+from comad.methods import METHODS, name_of, summary
 from comad.metrics import backward_transfer, percent, performance
 from comad.ranges import AtOnce, Count, Seconds, Seed, Size, Updates, ranged
 from comad.reports.results import SCRATCH, UNDEFINED, from_scratch, gather, per_seed
@@ -108,7 +108,7 @@ class Training(Generic[Settings]):
     @property
     def name(self) -> str:
         """The method's registered name."""
-        return next(name for name, kind in METHODS.items() if isinstance(self.method, kind))
+        return name_of(self.method)
 
     def follow(self, run: Run, method: Any, stream: Stream, lessons: tuple[Lesson, ...], budget: Budget, track: Callable[[], None]) -> None:
         """Train while showing how it goes."""
@@ -134,12 +134,18 @@ class Training(Generic[Settings]):
             raise SystemExit(128 + wished[0])
 
 
+def as_subcommand(name: str, method: Any) -> Any:
+    """Returns the options of a method under its name; nested settings have the types of its own."""
+    default: Any = Training(method=method)
+    explained = tyro.conf.subcommand(name, default=default, description=summary(name))
+    return Annotated[Training[type(method)], explained]  # type: ignore[misc]
+
+
 if TYPE_CHECKING:
     Choice = Training[Any]
 else:
-    # One subcommand per method, each with that method's settings as its options; the hidden None makes it a choice even if there is one.
-    named = [Annotated[Training[kind], tyro.conf.subcommand(name, description=first_paragraph(kind))] for name, kind in METHODS.items()]
-    Choice = Union[(*named, Annotated[None, tyro.conf.Suppress])]
+    # The hidden None makes it a choice even if there is one method alone.
+    Choice = Union[(*starmap(as_subcommand, METHODS.items()), Annotated[None, tyro.conf.Suppress])]
 
 
 @dataclass(frozen=True)

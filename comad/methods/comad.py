@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -10,8 +10,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.methods import descent, omiga
-from comad.methods.base import Logs, left_to_the_world, unless_told
+from comad.continual import omiga
+from comad.continual.method import Logs, left_to_the_world, unless_told
+from comad.continual.omiga import Critics, acting, bounded, masked_mean
+from comad.continual.schedules import DataSchedule, OwnTask
+from comad.methods import descent
 from comad.methods.learned import Actor, Learned, move
 from comad.methods.library import (
     Library,
@@ -27,8 +30,7 @@ from comad.methods.library import (
     recognize,
     reusability,
 )
-from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
-from comad.methods.omiga import Critics, acting, bounded, masked_mean
+from comad.methods.objectives import familiarize, imitate, play
 from comad.networks import skills
 from comad.networks.density import DensityTrunk
 from comad.networks.heads import pick
@@ -124,6 +126,8 @@ class Comad:
     recurrent: bool | None = left_to_the_world()
     """Whether agents remember; by default they do, but not where actions are vectors and a moment tells how everything moves."""
 
+    data: ClassVar[DataSchedule] = OwnTask()
+
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> ComadState:
         """Fresh networks with room for a head per task."""
         capacity = len(stream.tasks)
@@ -195,7 +199,7 @@ class Comad:
         kl_loss = masked_mean(imitation.divergence, valid)
         density_loss, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "kl": kl_loss}
-        logs = {**losses, **familiarity, **spread_of_weights(weight, now), **imitation.logs}
+        logs = {**losses, **familiarity, **omiga.weight_logs(weight, now), **imitation.logs}
         return q_loss + v_loss + policy_loss + self.kl_weight * kl_loss + density_loss, jax.lax.stop_gradient(logs)
 
     def hold(self, gradient: Learned, active: Learned, state: ComadState) -> tuple[Learned, Float[Array, ""]]:

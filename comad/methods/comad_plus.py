@@ -2,22 +2,24 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from comad.methods import descent, omiga
+from comad.continual import omiga
+from comad.continual.method import Logs, hidden, left_to_the_world, unless_told, unnumbered
+from comad.continual.omiga import Critics, acting, masked_mean
+from comad.continual.schedules import DataSchedule, OwnTask
+from comad.methods import descent
 from comad.methods.acquaintance import Acquaintance, Strangers, odds_of
 from comad.methods.bands import Bands, follow_share
-from comad.methods.base import Logs, hidden, left_to_the_world, unless_told, unnumbered
 from comad.methods.families import Inherited, PlusState, explanations, grow
 from comad.methods.learned import Actor, Learned, family, move
 from comad.methods.library import FOLLOWED, Library, admit
-from comad.methods.objectives import familiarize, imitate, play, spread_of_weights
-from comad.methods.omiga import Critics, acting, masked_mean
+from comad.methods.objectives import familiarize, imitate, play
 from comad.methods.weights import Doubted, Preference, followed, merit, weigh
 from comad.networks import density, skills
 from comad.networks.heads import create_heads, each, pick
@@ -114,6 +116,8 @@ class ComadPlus:
     """How far each critic network is moved at the start of a task."""
     recurrent: bool | None = left_to_the_world(hidden)
     """Whether agents remember; by default where actions are numbered and something is hidden from them."""
+
+    data: ClassVar[DataSchedule] = OwnTask()
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlusState:
         """Fresh networks with room for a family per task."""
@@ -217,7 +221,7 @@ class ComadPlus:
         density_loss, familiarity = familiarize(learned.familiarity, batch, self.noise, noise_key)
         center = masked_mean(advantage, valid)
         losses = {"q_loss": q_loss, "v_loss": v_loss, "policy_loss": policy_loss, "doubt_loss": doubt_loss, "kl": kl_loss}
-        logs = {**losses, **familiarity, **spread_of_weights(weight, now), **imitation.logs}
+        logs = {**losses, **familiarity, **omiga.weight_logs(weight, now), **imitation.logs}
         logs["advantage_spread"] = jnp.sqrt(masked_mean(jnp.square(advantage - center), valid))
         total = (
             q_loss + v_loss + policy_loss + self.doubt * doubt_loss + self.kl_weight * jnp.maximum(kl_loss, self.free_bits) + density_loss

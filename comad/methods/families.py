@@ -8,11 +8,11 @@ import jax
 import optax
 from jaxtyping import Array, Float, Int
 
+from comad.continual.omiga import Critics, acting, masked_mean
 from comad.methods import descent
 from comad.methods.bands import Bands
 from comad.methods.learned import Actor, Familiarity, Learned
 from comad.methods.library import Library
-from comad.methods.omiga import Critics, acting, masked_mean
 from comad.methods.weights import Preference, chance, followed
 from comad.networks import skills
 from comad.networks.heads import pick, put

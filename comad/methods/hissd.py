@@ -10,7 +10,6 @@ Liu et al., "Learning Generalizable Skills from Offline Multi-Task Data for Mult
 first two tasks are learned together; from the third on, the policy and the task skills stay as they are, and only the planner learns.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -20,11 +19,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from comad.continual.method import Logs
+from comad.continual.omiga import acting, jolt, masked_mean
+from comad.continual.schedules import DataSchedule, InTurn
 from comad.errors import UserError
 from comad.methods import descent, single
-from comad.methods.base import Logs, Lot
-from comad.methods.omiga import acting, jolt, masked_mean
-from comad.methods.turns import in_turn
 from comad.networks.attention import WIDTH
 from comad.networks.layers import Draws, initialize
 from comad.networks.mixer import AttentionMixer
@@ -137,11 +136,10 @@ class Hissd:
             spec=spec,
         )
 
-    def schedule(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
-        """The first two tasks in turn, then each task's own data; or all tasks in turn."""
-        if self.multi_task or task < TOGETHER:
-            return in_turn(num_tasks if self.multi_task else TOGETHER, task, update, count)
-        return [Lot(task, update, count)]
+    @property
+    def data(self) -> DataSchedule:
+        """The data of the first two tasks in turn, then each task's own; or that of all in turn."""
+        return InTurn() if self.multi_task else InTurn(first=TOGETHER)
 
     def frozen(self, task: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether only the planner learns."""

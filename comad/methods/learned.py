@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Int
 
+from comad.continual.method import Logs
+from comad.continual.omiga import Critics
 from comad.methods import descent
-from comad.methods.base import Logs
-from comad.methods.omiga import Critics
 from comad.networks.critics import ActionValue, LinearMixer, StateValue
 from comad.networks.density import DensityTrunk, density_head
 from comad.networks.heads import create_heads, pick, put

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from comad.methods.base import Logs
+from comad.continual.method import Logs
+from comad.continual.omiga import acting, masked_mean
 from comad.methods.learned import Actor, Familiarity
-from comad.methods.omiga import acting, masked_mean
 from comad.networks import density, skills
 from comad.types import Actions, Batch, PRNGKey, Tokens
 
@@ -89,15 +89,3 @@ def familiarize(familiarity: Familiarity, batch: Batch, noise: float, key: PRNGK
         "log_odds_noise": masked_mean(noisy, batch.present),
     }
     return loss, logs
-
-
-def spread_of_weights(weight: Float[Array, "row time agent"], batch: Batch) -> Logs:
-    """How recorded actions are weighed."""
-    valid = acting(batch)
-    mean = masked_mean(weight, valid)
-    return {
-        "weight": mean,
-        "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight - mean), valid)),
-        "weight_smallest": jnp.where(valid, weight, jnp.inf).min(),
-        "weight_largest": jnp.where(valid, weight, 0.0).max(),
-    }

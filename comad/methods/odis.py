@@ -12,7 +12,6 @@ Zhang et al., "Discovering Generalizable Multi-agent Coordination Skills from Mu
 are discovered in the first task's data, and the coordinator is fine-tuned on task after task.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -20,10 +19,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from comad.continual.method import Logs
+from comad.continual.omiga import acting, jolt, masked_mean
+from comad.continual.schedules import DataSchedule, InTurn, OwnTask
 from comad.methods import descent, single
-from comad.methods.base import Logs, Lot
-from comad.methods.omiga import acting, jolt, masked_mean
-from comad.methods.turns import in_turn
 from comad.networks.attention import WIDTH
 from comad.networks.layers import Draws, Linear, initialize
 from comad.networks.mixer import AttentionMixer, Situation
@@ -127,9 +126,10 @@ class Odis:
         zero = jnp.int32(0)
         return OdisState(discovery, coordinator, coordinator, optimizers, zero, zero, updates, len(stream.tasks))
 
-    def schedule(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
-        """Each task's own data, or all tasks' in turn."""
-        return in_turn(num_tasks, task, update, count) if self.multi_task else [Lot(task, update, count)]
+    @property
+    def data(self) -> DataSchedule:
+        """Each task's own data, or that of all tasks in turn."""
+        return InTurn() if self.multi_task else OwnTask()
 
     def begin(self, state: OdisState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> OdisState:
         """Jolt the mixer, forget the optimizer's momentum; where tasks are learned at once, none begins."""

@@ -1,64 +1,64 @@
-"""OWL: a head for every task on a shared trunk that is held where the first task left it; the task's number chooses the head."""
+"""OWL: a head for each task on a shared trunk that stays where the first task left it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from comad.continual.net import Heads, Logs, Net
+from comad.continual.optimize import squared_distance
+from comad.continual.strategy import State, Strategy
 from comad.errors import UserError
-from comad.methods import descent, plain, single
-from comad.methods.base import Logs
-from comad.methods.plain import Learner, PlainActor, PlainState
+from comad.networks.policy import Trunk
 from comad.ranges import Size, Strength, ranged
-from comad.types import Batch, PRNGKey, Spec, Stream
+from comad.types import Batch, PRNGKey, Stream
 
 
 @dataclass(frozen=True)
 @ranged
-class Owl:
-    """Opens a head for every task on a shared trunk that is held in place; is told which task it plays."""
+class Owl(Strategy):
+    """Learns a head for each task on a shared, anchored trunk; is told which task it plays."""
 
-    learner: Learner = field(default_factory=Learner)
-    """The offline learner."""
     anchor: Strength = 500.0
-    """How strongly the trunk is held where it was after the first task."""
+    """Strength with which the trunk is anchored where the first task left it."""
     heads: Size | None = None
-    """Room for so many; by default for one per task of the stream."""
+    """Room for so many heads; by default one for each task of the stream."""
 
-    def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> PlainState:
-        """Fresh networks with a head per task."""
+    def capacity(self, stream: Stream) -> int:
+        """Returns room for a head for each task."""
         needed = len(stream.tasks)
         heads = needed if self.heads is None else self.heads
         if heads < needed:
             raise UserError(
                 f"owl opens a head for every task: {stream.name!r} has {needed} tasks, and --heads {heads} leaves no room for all"
             )
-        state = self.learner.create(key, specs[0], heads)
-        return replace(state, kept=state.weights.actor.trunk)
+        return heads
 
-    def begin(self, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
-        """The task's own head; jolt the critics, forget the optimizer's momentum."""
-        return self.learner.switch(state, task, task, key)
+    def per_head(self, net: Net) -> tuple[Any, ...]:
+        """Returns the actor's head."""
+        return (net.actor.head,)
 
-    def update(self, state: PlainState, batch: Batch, key: PRNGKey) -> tuple[PlainState, Logs]:
-        """One gradient step, with the trunk held from the second task on."""
-        strength = self.anchor * (state.task > 0)
+    def init(self, heads: Heads, stream: Stream) -> Trunk:
+        """Returns the trunk, which is the anchor."""
+        return heads.net(0).actor.trunk
 
-        def hold(gradient: PlainActor, actor: PlainActor) -> PlainActor:
-            return replace(gradient, trunk=descent.pull(gradient.trunk, actor.trunk, state.kept, strength)[0])
+    def begin(self, state: State, sample: Batch, key: PRNGKey) -> State:
+        """Goes on to the task's own head."""
+        return replace(state, active=state.clock.task)
 
-        return self.learner.update(state, batch, hold)
+    def terms(self, net: Net, state: State, batch: Batch, key: PRNGKey) -> tuple[Logs, Logs]:
+        """Calculates the anchor's loss from the second task on."""
+        strength = self.anchor * (state.clock.task > 0)
+        return {"anchor_loss": strength * squared_distance(net.actor.trunk, state.memory)}, {}
 
-    def finish(self, state: PlainState, task: Int[Array, ""], sample: Batch, key: PRNGKey) -> PlainState:
-        """After the first task, drop the anchor."""
-        trunk = jax.tree.map(lambda kept, now: jnp.where(task == 0, now, kept), state.kept, state.weights.actor.trunk)
-        return replace(state, kept=trunk)
+    def finish(self, state: State, sample: Batch, key: PRNGKey) -> Trunk:
+        """Returns the trunk as the first task left it."""
+        first = state.clock.task == 0
+        trunk = state.net.actor.trunk
+        return jax.tree.map(lambda old, new: jnp.where(first, new, old), state.memory, trunk)
 
-    def route(self, state: PlainState, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
-        """The task's own head; before it has learned, it knows nothing."""
+    def route(self, state: State, task: Int[Array, ""], sample: Batch) -> Int[Array, ""]:
+        """Returns the task's own head."""
         return jnp.asarray(task, jnp.int32)
-
-    describe = single.describe
-    start = plain.start
-    act = plain.act

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from comad.methods.omiga import acting, bounded, masked_mean
+from comad.continual.omiga import acting, bounded, masked_mean
 from comad.types import Batch
 
 Doubted = Literal["episodes", "actions"]

@@ -115,8 +115,24 @@ def claim(folder: Path, settings: dict[str, Any], fresh: bool, accept_other_mach
     return None
 
 
+def is_older(identity: Any) -> bool:
+    """Tells whether a run's state has the arrays that a method had before 0.2."""
+    settings = identity.get("settings") if isinstance(identity, dict) else None
+    return isinstance(settings, dict) and "learner" in settings
+
+
+def refuse_older(folder: Path, identity: Any) -> None:
+    """Refuses a run that only comad 0.1 can continue or play."""
+    if is_older(identity):
+        raise UserError(
+            f"{folder} was made by comad 0.1, whose checkpoints hold arrays by other names: "
+            "comad 0.1 reads it; 'comad train --fresh' makes the run anew"
+        )
+
+
 def refuse_another(folder: Path, there: Any, here: Any, way_out: str) -> None:
     """Refuses a folder whose run has another identity than wanted here, naming all that differs."""
+    refuse_older(folder, there)
     if differing := list(differences(there, here)):
         raise UserError(f"{folder} holds another run: {', '.join(differing)}; {way_out}")
 

@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from comad import checkpoint
+from comad.continual.method import Logs, Method
+from comad.continual.schedules import BLOCK, DataBlock
 from comad.datasets.batches import Resident, gather
 from comad.datasets.packing import Index
 from comad.errors import UserError
 from comad.evaluation import TAKEN, assess
-from comad.methods.base import Logs, Lot, Method, Schedules
-from comad.methods.turns import BLOCK
 from comad.ranges import AtOnce, Count, Updates, ranged
 from comad.runs.run import Run
 from comad.training.cost import Ledger
@@ -165,7 +165,8 @@ def train(
         while update < budget.updates:
             count = min(CHUNK, budget.following(update) - update)
             with ledger.timing("learning", count):
-                state, logs = take(method, state, scheduled(method, seed, lesson.number, len(lessons), update, count), seed, update_key)
+                blocks = method.data.blocks(seed, lesson.number, len(lessons), update, count)
+                state, logs = take(method, state, blocks, seed, update_key)
             update += count
             run.append("logs", {"task": lesson.number, "update": update, **logs})
             yield Learned(lesson.number, lesson.number * budget.updates + update, logs)
@@ -203,7 +204,7 @@ def create(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updat
 
 def check_fit(method: Method[Any], stream: Stream, lessons: Sequence[Lesson], updates: int) -> None:
     """Let the method refuse a stream that it cannot learn, before anything is written."""
-    if isinstance(method, Schedules) and len(lessons) > MOST_SCHEDULED:
+    if method.data.mixes_tasks and len(lessons) > MOST_SCHEDULED:
         raise UserError(
             f"methods that look at other tasks' data learn at most {MOST_SCHEDULED} tasks, and {stream.name!r} has {len(lessons)}"
         )
@@ -259,17 +260,10 @@ def learn(
     return state, made, sums
 
 
-def scheduled(method: Method[Any], seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
-    """From which data updates are made: the task's own, unless the method has its own mind."""
-    if isinstance(method, Schedules):
-        return method.schedule(seed, task, num_tasks, update, count)
-    return [Lot(task, update, count)]
-
-
 def _take(
     method: Method[Any],
     state: Any,
-    lots: Sequence[Lot],
+    blocks: Sequence[DataBlock],
     seed: int,
     key: PRNGKey,
     lessons: Sequence[Lesson],
@@ -277,29 +271,29 @@ def _take(
     remembered: dict[tuple[int, int], Lesson],
     run: Run,
 ) -> tuple[Any, dict[str, float]]:
-    """Make the updates of some lots; the state after them, and the means of what was logged."""
+    """Make the updates of some blocks; the state after them, and the means of what was logged."""
     # Two sizes only, because each is a program of its own.
-    room = FEW if isinstance(method, Schedules) and max(lot.count for lot in lots) <= FEW else CHUNK
+    room = FEW if method.data.mixes_tasks and max(block.count for block in blocks) <= FEW else CHUNK
     totals: dict[str, float] = {}
-    for lot in lots:
-        lesson = lessons[lot.source]
-        if lot.kept is not None:
-            if (lot.source, lot.kept) not in remembered:
-                remembered[lot.source, lot.kept] = lesson.remembered(lot.kept, seed)
-            lesson = remembered[lot.source, lot.kept]
-        if lot.source not in residents:
-            if not isinstance(method, Schedules):
+    for block in blocks:
+        lesson = lessons[block.source]
+        if block.kept is not None:
+            if (block.source, block.kept) not in remembered:
+                remembered[block.source, block.kept] = lesson.remembered(block.kept, seed)
+            lesson = remembered[block.source, block.kept]
+        if block.source not in residents:
+            if not method.data.mixes_tasks:
                 residents.clear()  # earlier tasks' data will not be needed again
-            residents[lot.source] = lesson.upload()
-        indices = lesson.indices(seed, lot.first, lot.count, room)
+            residents[block.source] = lesson.upload()
+        indices = lesson.indices(seed, block.first, block.count, room)
         state, made, sums = learn(
-            method, lesson.shape, state, residents[lot.source], indices, jnp.int32(lot.first), jnp.int32(lot.count), key
+            method, lesson.shape, state, residents[block.source], indices, jnp.int32(block.first), jnp.int32(block.count), key
         )
         for name, value in sums.items():
             if not math.isfinite(float(value)):
-                raise _diverged(lesson, name, (lot.first + int(made) - 1) % BLOCK, indices, int(made) - 1, run)
+                raise _diverged(lesson, name, (block.first + int(made) - 1) % BLOCK, indices, int(made) - 1, run)
             totals[name] = totals.get(name, 0.0) + float(value)
-    return state, {name: total / sum(lot.count for lot in lots) for name, total in totals.items()}
+    return state, {name: total / sum(block.count for block in blocks) for name, total in totals.items()}
 
 
 def _place(position: int, budget: Budget) -> tuple[int, int | None]:

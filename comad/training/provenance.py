@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from comad import __version__
+from comad.continual.method import Method
 from comad.machine import describe_machine
-from comad.methods.base import Method
 from comad.settings import identifying, settings
 from comad.training.lessons import Lesson
 from comad.training.loop import Budget

@@ -10,6 +10,8 @@ from comad.cli import main, parse
 from comad.cli.commands import changed, command, departures
 from comad.errors import UserError
 from comad.methods import METHODS
+from comad.methods.comad import Comad
+from comad.methods.comad_plus import ComadPlus
 from comad.settings import from_settings, settings
 
 
@@ -32,7 +34,7 @@ def upset(value: Any) -> Any:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_comes_back_from_its_command(method: str) -> None:
-    plain = settings(METHODS[method]())
+    plain = settings(METHODS[method])
     assert changed(method, plain) == []
     for wanted in (plain, upset(plain)):
         words = shlex.split(command(identity(method, wanted), f"{method}-seed3"))
@@ -44,7 +46,7 @@ def test_every_method_comes_back_from_its_command(method: str) -> None:
 
 @pytest.mark.parametrize(("env", "given", "words"), [("cn-2", True, ""), ("cn-2", False, "--recurrent False"), ("ant-reward-0", False, "")])
 def test_what_a_world_decides_is_not_said(env: str, given: bool, words: str) -> None:
-    wanted = settings(METHODS["comad"](recurrent=given))
+    wanted = settings(Comad(recurrent=given))
     assert (
         command({**identity("comad", wanted), "tasks": [{"name": "one", "env": env}]}, "comad-seed3").partition("--batch 8")[2].strip()
         == words
@@ -52,7 +54,7 @@ def test_what_a_world_decides_is_not_said(env: str, given: bool, words: str) -> 
 
 
 def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refused() -> None:
-    plain = identity("ft", settings(METHODS["ft"]()))
+    plain = identity("ft", settings(METHODS["ft"]))
     assert "--tasks cn-2 --quality" in command({**plain, "stream": "custom"}, "ft-seed3")
     assert command({**plain, "stream": "cn:CN-2"}, "ft-cold-seed3").endswith("--out 'runs/cn:CN-2-my own/ft-cold-seed3'")
     with pytest.raises(UserError, match="ft has no setting 'skil'; 'comad train ft --help' shows those it has"):
@@ -60,7 +62,7 @@ def test_a_stream_of_ones_own_is_told_by_its_tasks_and_unknown_settings_are_refu
 
 
 def test_a_run_from_before_a_setting_is_another_method_and_cannot_be_made_again() -> None:
-    wanted = settings(METHODS["comad-plus"](temperature=4.0, hand_over=True, deeds=False, recurrent=False))
+    wanted = settings(ComadPlus(temperature=4.0, hand_over=True, deeds=False, recurrent=False))
     assert departures(identity("comad-plus", wanted)) == ["--temperature 4.0"]
     later = {name: value for name, value in wanted.items() if name not in ("reuse", "deeds")}
     assert departures(identity("comad-plus", later)) == ["--temperature 4.0"], "what came later and changes nothing is no difference"

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,7 @@ from comad.datasets.store import Dataset, open_dataset
 from comad.envs import navigation
 from comad.grid.cells import Grid
 from comad.grid.local import Ended, Started, Waited
-from comad.methods.ft import Ft
-from comad.methods.plain import Learner
+from comad.methods import find
 from comad.runs.seal import seal_run
 from comad.training.loop import Budget
 from comad.training.provenance import make_identity
@@ -38,7 +38,7 @@ def place(seed: int, stream: str = "cn", data: Sequence[Dataset] = (), **other: 
     found, folder = find_stream(stream), Path(f"runs/{stream}-expert/ft-seed{seed}")
     folder.mkdir(parents=True)
     specs = tuple(envs.find(task.env).spec for task in found.tasks)
-    method = Ft(Learner(recurrent=True))  # what the environment decided is written down
+    method = replace(find("ft"), recurrent=True)  # what the environment decided is written down
     learned = dict.fromkeys((spec.env for spec in specs), "0" * 64)
     learned |= {one.spec.env: one.content for one in data}
     identity = make_identity("ft", method, found, "expert", specs, learned, seed, Budget(**BUDGET))
@@ -163,7 +163,8 @@ def test_a_damaged_run_is_a_failure_of_its_own_and_the_others_are_shown(capsys: 
     ("other", "said"),
     [
         ({"budget": {**BUDGET, "updates": 20}}, "holds another run: budget.updates is 20 there and 5000 here; choose another --out"),
-        ({"settings": {}}, "holds another run: settings.learner is absent there"),
+        ({"settings": {}}, "holds another run: settings.clip is absent there"),
+        ({"settings": {"learner": {}}}, "was made by comad 0.1, whose checkpoints hold arrays by other names"),
         ({"quality": "medium"}, 'holds another run: quality is "medium" there and "expert" here; choose another --out'),
         ({"metric": "success"}, 'another run: metric is "success" there and "return" here; choose'),
         ({"tasks": [{}] * 4}, 'another run: tasks.0.env is absent there and "cn-2" here, tasks.0.'),

@@ -18,7 +18,7 @@ from comad.methods import METHODS
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Runs of two depths, one of them not finished."""
     monkeypatch.setenv("COMAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(METHODS, "habit", Habit)
+    monkeypatch.setitem(METHODS, "habit", Habit())
     data = record_all(tmp_path / "data")
     for name, tasks in (("habit-seed0", 2), ("deep/habit-seed1", 2), ("deep/half", 1)):
         make_run(tmp_path / "runs" / name, data, "habit", Habit(), tasks)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from learners import KEY, make
 from recorded import FULL_VIEW, record
 
+from comad.continual import omiga
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Index, Packing
 from comad.datasets.repeats import Repeats, alike
 from comad.datasets.store import Dataset
-from comad.methods import omiga
+from comad.methods import find
 from comad.methods.comad import Comad
 from comad.methods.comad_plus import ComadPlus
-from comad.methods.ft import Ft
 from comad.repeats import spread
 from comad.tokens import draw_available
 from comad.types import Actions, Batch, Moments, PRNGKey, Tokens
@@ -102,12 +102,12 @@ def test_the_gradient_of_handing_around_is_the_sum_of_what_comes_back(distinct: 
 
 def test_critics_and_trunks_say_the_same_of_every_moment(dataset: Dataset) -> None:
     plain, marked = both(dataset)
-    state = make(Ft())
+    state = make(find("ft"))
 
     @jax.jit
     def say(batch: Batch) -> tuple[Any, Any]:
-        online = state.weights.critics
-        return omiga.critic_losses(online, state.targets, batch, 10.0, 0.9), state.weights.actor.trunk.look(batch).history
+        online = state.net.critics
+        return omiga.critic_losses(online, state.targets, batch, 10.0, 0.9), state.net.actor.trunk.look(batch).history
 
     (*losses, exponent), history = say(plain)
     (*other_losses, other_exponent), other_history = say(marked)
@@ -118,7 +118,7 @@ def test_critics_and_trunks_say_the_same_of_every_moment(dataset: Dataset) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [Ft(), Comad(), ComadPlus()])
+@pytest.mark.parametrize("method", [find("ft"), Comad(), ComadPlus()])
 def test_learning_is_the_same_up_to_rounding(dataset: Dataset, method: Any) -> None:
     update, begin, ends = jax.jit(method.update), jax.jit(method.begin), []
     for batch in both(dataset):

@@ -12,7 +12,7 @@ from comad import envs, streams
 from comad.datasets import library
 from comad.datasets.collect import collect
 from comad.experts.library import get
-from comad.methods.ft import Ft
+from comad.methods import find
 from comad.runs.run import open_run
 from comad.training.lessons import prepare
 from comad.training.loop import Budget, Evaluated, train
@@ -44,4 +44,4 @@ def endure(folder: Path, budget: Budget, method: Any) -> None:
 
 if __name__ == "__main__":
     updates, evaluations = map(int, sys.argv[2:4])
-    endure(Path(sys.argv[1]), Budget(updates=updates, evaluations=evaluations, episodes=4, batch=4), Ft())
+    endure(Path(sys.argv[1]), Budget(updates=updates, evaluations=evaluations, episodes=4, batch=4), find("ft"))

@@ -53,7 +53,7 @@ def hashes(names: list[str]) -> dict[str, str]:
             record(library.place(env.spec.env, "random", folder / "data"), env)
         lessons = prepare(stream, "random", budget.batch, folder / "data")
         for name in names:
-            method = METHODS[name]()
+            method = METHODS[name]
             with open_run(folder / name, identify(name, method, stream, "random", lessons, 1, budget)) as run:
                 for _ in train(method, stream, lessons, 1, budget, run):
                     pass

@@ -156,9 +156,9 @@ def read_written_grid(folder: Path) -> None:
 def make_trained(folder: Path) -> None:
     from finished import make_run, record_all
 
-    from comad.methods.ft import Ft
+    from comad.methods import find
 
-    make_run(folder / "run", record_all(folder / "data"), "ft", Ft())
+    make_run(folder / "run", record_all(folder / "data"), "ft", find("ft"))
 
 
 def read_checkpoint(folder: Path) -> None:

@@ -63,7 +63,7 @@ KINDS: dict[str, Any] = {
 }
 """One environment of every kind that networks and datasets tell apart."""
 WRITTEN_CLASSES: dict[str, Any] = {
-    **{f"method {name}": kind for name, kind in METHODS.items()},
+    **{f"method {name}": method for name, method in METHODS.items()},
     **{f"trainer {name}": kind for name, kind in TRAINERS.items()},
     **{"Budget": Budget, "Card": Card, "Progress": Progress, "Task": Task},
     **{"Continuous": Continuous, "Discrete": Discrete, "Feature": Feature, "Spec": Spec},
@@ -71,7 +71,7 @@ WRITTEN_CLASSES: dict[str, Any] = {
     **{"Statistics": Statistics, "Summary": Summary, "battle in a training": BattleWorld},
     **{"bench envs": EnvRow, "bench step": StepRow, "bench tasks": TasksRow},
 }
-"""Every dataclass whose fields files and printed JSON have by name."""
+"""Every dataclass whose fields files and printed JSON have by name; methods with what is in them."""
 
 
 def rules() -> dict[str, Any]:
@@ -87,12 +87,17 @@ def settings() -> dict[str, Any]:
     return {name: dict(fields(kind)) for name, kind in WRITTEN_CLASSES.items()}
 
 
-def fields(kind: Any, before: str = "") -> Iterator[tuple[str, str]]:
-    """Yields the written name of each field of a dataclass and of those inside it."""
+def fields(thing: Any, before: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the written name of each field of a dataclass and of those inside it.
+
+    Inside an instance they have the types that they have there.
+    """
+    kind: Any = thing if isinstance(thing, type) else type(thing)
     types = {field.name: field.type for field in dataclasses.fields(kind)}
     for name, written in written_names(kind).items():
-        if dataclasses.is_dataclass(types[name]):
-            yield from fields(types[name], f"{before}{written}.")
+        inner = types[name] if kind is thing else getattr(thing, name)
+        if dataclasses.is_dataclass(inner):
+            yield from fields(inner, f"{before}{written}.")
         else:
             yield f"{before}{written}", described(types[name])
 
@@ -145,7 +150,7 @@ def method_state(name: str) -> dict[str, Any]:
 def begun(name: str, spec: Spec) -> Any:
     """Returns the form of a method's state at the start of a stream."""
     stream = streams.custom(["first", "second"], threshold=1e9)
-    method = METHODS[name]()
+    method = METHODS[name]
     init = partial(method.init, stream=stream, specs=(spec,) * 2, updates=4)
     return jax.eval_shape(init, jax.random.key(0))
 

@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tyro
 from identities import KINDS, begun, leaves, training_states
 from jax.tree_util import keystr, tree_leaves_with_path
 from twins import renamed, twin, twin_of
 
 from comad import checkpoint, envs
-from comad.cli.commands import SPELLING, changed
+from comad.cli.commands import changed, read_method
 from comad.envs import navigation
 from comad.errors import UserError
 from comad.experts.library import SHIPPED, TRAINERS, Card, cards, read_card, trainer_of
@@ -36,7 +35,8 @@ from comad.types import Task
 TEAMS = ("cn-2", "cn-5", "3m", "ant-reward-0")
 """One of each form: plain, with relations, with targets to aim at, with one mind."""
 WRITTEN_ALONE: list[Any] = [
-    *(kind() for kind in (*METHODS.values(), *TRAINERS.values())),
+    *METHODS.values(),
+    *(kind() for kind in TRAINERS.values()),
     *(Budget(100), Task("CN-2", "cn-2"), Mark(7, "ab"), Progress(8, 0.5, 1.0, 0.5, 9.0, 2.0, "cd")),
     ComadPlus(recurrent=True, temperature=4.0),
 ]
@@ -83,11 +83,11 @@ def test_renamed_settings_are_written_and_read_as_before(thing: Any) -> None:
     other = twin(thing)
     assert json.dumps(settings(other)) == json.dumps(settings(thing))
     assert json.dumps(identifying(other)) == json.dumps(identifying(thing))
-    assert from_settings(type(other), settings(thing)) == other
-    assert from_settings(type(thing), settings(other)) == thing
+    assert from_settings(other, settings(thing)) == other
+    assert from_settings(thing, settings(other)) == thing
     ((name, value), *rest) = settings(thing).items()
     with pytest.raises(TypeError, match=f"has no '{renamed(name)}'"):
-        from_settings(type(other), {renamed(name): value, **dict(rest)})
+        from_settings(other, {renamed(name): value, **dict(rest)})
 
 
 def test_a_renamed_card_is_written_and_read_as_before(tmp_path: Path) -> None:
@@ -232,11 +232,10 @@ def test_options_of_a_renamed_method_make_the_settings_that_a_run_had(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     method = ComadPlus(temperature=4.0, hand_over=True, recurrent=False)
-    other: Any = twin_of(ComadPlus)
-    monkeypatch.setitem(METHODS, "comad-plus", other)
+    monkeypatch.setitem(METHODS, "comad-plus", twin(ComadPlus()))
     for wanted in (settings(method), dict(dataclasses.asdict(twin(method)))):
         words = changed("comad-plus", wanted)
         assert f"--{renamed('temperature').replace('_', '-')}" in words
-        assert tyro.cli(other, args=words, config=SPELLING) == twin(method)
+        assert read_method("comad-plus", words) == twin(method)
     with pytest.raises(UserError, match="comad-plus has no setting 'warmth'"):
         changed("comad-plus", {"warmth": 1.0})

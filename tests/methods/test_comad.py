@@ -10,14 +10,15 @@ from learners import vectors
 from recorded import FULL_VIEW, record
 
 from comad import streams
+from comad.continual import omiga
+from comad.continual.method import Method, Recognizes
+from comad.continual.omiga import Critics
 from comad.datasets.batches import gather, upload
 from comad.datasets.packing import Packing
 from comad.errors import UserError
-from comad.methods import METHODS, descent, find, omiga
-from comad.methods.base import Method, Recognizes
+from comad.methods import METHODS, descent, find
 from comad.methods.comad import Comad, ComadState
 from comad.methods.learned import Learned
-from comad.methods.omiga import Critics
 from comad.networks.critics import mix
 from comad.networks.heads import pick
 from comad.networks.layers import initialize

@@ -15,12 +15,12 @@ from learners import KEY, make, same, small_batch, vectors
 from recorded import FULL_VIEW
 
 from comad import streams
+from comad.continual.method import Method, Portrays
+from comad.continual.omiga import acting
 from comad.methods.acquaintance import SITUATIONS, Acquaintance, odds_of
 from comad.methods.bands import TENTHS, Bands, distance
-from comad.methods.base import Method, Portrays
 from comad.methods.comad_plus import ComadPlus
 from comad.methods.families import PlusState
-from comad.methods.omiga import acting
 from comad.methods.weights import SHARPEST, Preference, merit, sharpest, weigh
 from comad.networks.flat import ravel
 from comad.networks.heads import pick

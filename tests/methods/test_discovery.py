@@ -12,8 +12,8 @@ from learners import KEY, make, same, small_batch
 from recorded import FULL_VIEW
 
 from comad import streams
+from comad.continual.schedules import DataBlock
 from comad.errors import UserError
-from comad.methods.base import Lot
 from comad.methods.hissd import Hissd, draw_moments
 from comad.methods.odis import Odis
 from comad.types import Batch
@@ -54,9 +54,9 @@ def test_odis_learns_all_tasks_at_once_in_halves_of_all_updates(batch: Batch) ->
     assert same(first[0].coordinator, first[-1].coordinator) and same(second[0].discovery, second[-1].discovery)
     assert not same(first[-2].discovery, first[-1].discovery) and not same(second[0].coordinator, second[1].coordinator)
     assert same(second[-1].target, second[-1].coordinator) and same(first[-1].target, first[0].target)  # replaced at every update made
-    lots = Odis(multi_task=True).schedule(0, 0, 3, 4, 5)
-    assert [lot.source for lot in lots] == [1, 2, 0, 1, 2] and len({lot.first for lot in lots}) == 5
-    assert Odis().schedule(0, 1, 3, 4, 5) == [Lot(1, 4, 5)]
+    blocks = Odis(multi_task=True).data.blocks(0, 0, 3, 4, 5)
+    assert [block.source for block in blocks] == [1, 2, 0, 1, 2] and len({block.first for block in blocks}) == 5
+    assert Odis().data.blocks(0, 1, 3, 4, 5) == [DataBlock(1, 4, 5)]
 
 
 @pytest.mark.slow
@@ -68,8 +68,9 @@ def test_hissd_freezes_policy_and_task_skills_from_the_third_task_on(batch: Batc
     assert same(begun.policy.executor, ended.policy.executor) and same(begun.policy.task, ended.policy.task)
     assert not same(begun.policy.planner, ended.policy.planner) and not same(begun.team, ended.team)
     assert same(begun.codes, ended.codes)
-    method = Hissd()
-    assert [lot.source for lot in method.schedule(0, 1, 4, 0, 4)] == [0, 1, 0, 1] and method.schedule(0, 2, 4, 3, 9) == [Lot(2, 3, 9)]
+    data = Hissd().data
+    assert [block.source for block in data.blocks(0, 1, 4, 0, 4)] == [0, 1, 0, 1]
+    assert data.blocks(0, 2, 4, 3, 9) == [DataBlock(2, 3, 9)]
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def losing(batch: Batch, shown: float = 0.0, action: int = 0) -> Batch:
 
 @pytest.mark.parametrize("name", ["ft", "comad", "comad-plus"])
 def test_nothing_is_learned_of_the_fallen(name: str) -> None:
-    method, (spec, batch) = find(name)(), aims()
+    method, (spec, batch) = find(name), aims()
     state = jax.jit(partial(method.init, stream=STREAM, specs=(spec,) * 2, updates=2))(KEY)
     state = jax.jit(method.begin)(state, jnp.int32(0), batch, KEY)
     update = jax.jit(method.update)
@@ -61,7 +61,7 @@ def legs() -> tuple[Spec, Batch]:
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("world", [vectors, aims, legs])
 def test_methods_learn_and_act_in_it(name: str, world: Any) -> None:
-    method, (spec, batch) = find(name)(), world()
+    method, (spec, batch) = find(name), world()
     begin, update, finish = (jax.jit(verb) for verb in (method.begin, method.update, method.finish))
     state = jax.jit(partial(method.init, stream=STREAM, specs=(spec,) * 2, updates=2))(KEY)
     for task in range(2):
@@ -82,7 +82,7 @@ def test_methods_learn_and_act_in_it(name: str, world: Any) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_two_seeds_at_once_are_two_seeds_one_after_the_other(name: str) -> None:
-    method, batch = find(name)(), small_batch()
+    method, batch = find(name), small_batch()
     keys = jax.random.split(KEY, 2)
 
     def learn(key: Any) -> Any:

@@ -11,7 +11,7 @@ from placed import place
 
 from comad.cli import main, train
 from comad.errors import UserError
-from comad.methods import METHODS
+from comad.methods.comad import Comad
 from comad.reports.results import from_scratch, gather, label_of, per_seed, published, summaries
 from comad.reports.tables import comma_separated, latex, main_table, markdown
 from comad.runs.folder import read_settings, write_settings
@@ -219,7 +219,7 @@ def test_names_and_published_numbers() -> None:
 
 
 def test_what_was_changed_is_told_where_the_folder_does_not_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain, tasks = settings(METHODS["comad"](recurrent=True)), [{"name": "first", "env": "cn-2"}, {"name": "second", "env": "cn-3"}]
+    plain, tasks = settings(Comad(recurrent=True)), [{"name": "first", "env": "cn-2"}, {"name": "second", "env": "cn-3"}]
     place(tmp_path / "a", "comad", 0, [1.0, 1.0], settings=plain, tasks=tasks)
     place(tmp_path / "b", "comad", 0, [0.5, 0.5], settings={**plain, "skill": "none"}, tasks=tasks)
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--no-figures"]) == 0

@@ -103,7 +103,7 @@ def act(method: Any, state: Any, spec: Spec, batch: Batch, head: Any) -> Iterato
 def run(name: str) -> list[str]:
     """Returns all numbers in the scores of a tiny run of two tasks."""
     stream, budget = streams.custom(["cn-2-6x6-9t-2r", "cn-3-6x6-9t-2r"]), Budget(updates=UPDATES, evaluations=2, episodes=2, batch=4)
-    method = find(name)()
+    method = find(name)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for task in stream.tasks:
@@ -120,7 +120,7 @@ def run(name: str) -> list[str]:
 def main(name: str, kind: str) -> None:
     """Prints what a method computes as JSON; ``run`` is a kind too: a whole run through the training loop."""
     whole = kind == "run"
-    found = [{"at": "scores", "numbers": run(name)}] if whole else list(learn(find(name)(), *data(kind)))
+    found = [{"at": "scores", "numbers": run(name)}] if whole else list(learn(find(name), *data(kind)))
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -9,12 +9,11 @@ import pytest
 from aiming import Aiming
 from recorded import FULL_VIEW, record
 
+from comad.continual.learner import Continual
+from comad.continual.method import settled
 from comad.methods import METHODS, find
-from comad.methods.base import settled
 from comad.methods.comad import Comad
 from comad.methods.comad_plus import ComadPlus
-from comad.methods.ft import Ft
-from comad.methods.plain import Learner
 from comad.runs.run import open_run
 from comad.settings import settings
 from comad.streams import custom
@@ -35,22 +34,23 @@ def test_what_is_not_given_follows_from_the_world() -> None:
 
 
 def test_agents_remember_where_actions_are_numbered_and_elsewhere_if_asked() -> None:
-    assert settled(Ft(), FULL_VIEW.spec) == Ft(Learner(recurrent=True)) and settled(Ft(), ENV.spec) == Ft(Learner(recurrent=False))
+    assert settled(Continual(), FULL_VIEW.spec) == Continual(recurrent=True)
+    assert settled(Continual(), ENV.spec) == Continual(recurrent=False)
     assert settled(Comad(recurrent=True), ENV.spec) == Comad(recurrent=True) and not settled(Comad(), ENV.spec).recurrent
     # COMAD-plus only where something is hidden.
     partly = dataclasses.replace(FULL_VIEW.spec, full_view=False)
     assert [settled(ComadPlus(), spec).recurrent for spec in (FULL_VIEW.spec, partly, ENV.spec)] == [False, True, False]
     assert settled(ComadPlus(recurrent=True), FULL_VIEW.spec).recurrent
     specs = (ENV.spec,) * 2
-    assert window_of(Ft(), STREAM, specs) == 1 and window_of(Ft(), STREAM, (FULL_VIEW.spec,) * 2) is None
-    assert window_of(Ft(Learner(recurrent=True)), STREAM, specs) == window_of(find("odis")(), STREAM, specs) == WINDOW
+    assert window_of(Continual(), STREAM, specs) == 1 and window_of(Continual(), STREAM, (FULL_VIEW.spec,) * 2) is None
+    assert window_of(Continual(recurrent=True), STREAM, specs) == window_of(find("odis"), STREAM, specs) == WINDOW
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_learns_from_pieces(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "CHUNK", 2)
-    method: Any = settled(find(name)(), ENV.spec)
+    method: Any = settled(find(name), ENV.spec)
     dataset = record(tmp_path / "data", ENV)
     budget, stream = Budget(4, 1, 2, 16), STREAM
     packing = _pack(dataset, budget.batch, window_of(method, stream, (ENV.spec,) * 2))
@@ -63,7 +63,7 @@ def test_every_method_learns_from_pieces(name: str, tmp_path: Path, monkeypatch:
 @pytest.mark.slow
 def test_fine_tuning_from_steps_learns_to_do_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Random guesses, good ones weighed more: what is learned is better than what was recorded.
-    method = settled(Ft(Learner(temperature=0.1, learning_rate=2e-3)), ENV.spec)
+    method = settled(Continual(temperature=0.1, learning_rate=2e-3), ENV.spec)
     dataset, stream = record(tmp_path / "data", ENV, episodes=400), custom(["only"])
     budget = Budget(600, 1, 64, 256)
     lesson = Lesson(0, stream.tasks[0], ENV, dataset, _pack(dataset, budget.batch, 1))

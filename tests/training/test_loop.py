@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -15,13 +15,15 @@ from recorded import record
 from reliability import tried
 
 from comad import envs, metrics, streams
+from comad.continual.learner import Continual
+from comad.continual.method import Method
+from comad.continual.schedules import DataBlock, DataSchedule, Rehearse
 from comad.datasets import library
 from comad.datasets.store import open_dataset, write
 from comad.envs.navigation import Navigation
 from comad.errors import UserError
-from comad.methods.base import Lot, Method
-from comad.methods.ft import Ft
-from comad.methods.rehearsal import Rehearsal
+from comad.methods import find
+from comad.methods.fine_tuning import FineTuning
 from comad.runs import checkpoints
 from comad.runs.record import read_run
 from comad.runs.run import open_run
@@ -95,12 +97,22 @@ def test_a_run_stopped_after_every_chunk_ends_in_the_same_bytes(tmp_path: Path, 
 
 
 @dataclass(frozen=True)
+class LookBack:
+    """The task's own data, and now and then some of the first task's."""
+
+    mixes_tasks: ClassVar[bool] = True
+    boundaries: ClassVar[bool] = True
+
+    def blocks(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> list[DataBlock]:
+        blocks = [DataBlock(task, update, count)]
+        return [*blocks, DataBlock(0, 10_000 + update, 1, kept=12)] if task else blocks
+
+
+@dataclass(frozen=True)
 class Restless(Habit):
     """A habit that looks back at the first task now and then."""
 
-    def schedule(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> list[Lot]:
-        lots = [Lot(task, update, count)]
-        return [*lots, Lot(0, 10_000 + update, 1, kept=12)] if task else lots
+    data: ClassVar[DataSchedule] = LookBack()
 
 
 def test_a_method_may_choose_its_data_and_is_still_exact(tmp_path: Path, lessons: tuple[Lesson, ...]) -> None:
@@ -257,15 +269,15 @@ def test_rehearsal_without_memory_is_fine_tuning(
     # Both use one program: programs of chunks of several sizes may differ in last bits.
     monkeypatch.setattr(loop, "FEW", 0)
     twice = (lessons[0], replace(lessons[0], number=1))
-    follow(tmp_path / "plain", twice, Ft())
-    follow(tmp_path / "forgetful", twice, Rehearsal(memory=0))
+    follow(tmp_path / "plain", twice, find("ft"))
+    follow(tmp_path / "forgetful", twice, Continual(FineTuning(), Rehearse(memory=0)))
     assert final(tmp_path / "plain") == final(tmp_path / "forgetful")
 
 
 def test_a_stream_of_more_tasks_than_updates_can_be_numbered_for_is_refused(lessons: tuple[Lesson, ...]) -> None:
     many = tuple(replace(lessons[0], number=number) for number in range(128))
     with pytest.raises(UserError, match="learn at most 127 tasks, and 'custom' has 128"):
-        check_fit(Rehearsal(), STREAM, many, 10)
+        check_fit(find("rehearsal"), STREAM, many, 10)
 
 
 def test_a_budget_without_room_for_its_evaluations_is_refused() -> None:

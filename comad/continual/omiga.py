@@ -80,6 +80,18 @@ def masked_mean(values: Float[Array, "*batch"], mask: Bool[Array, "*batch"]) -> 
     return jnp.where(mask, values, 0.0).sum() / jnp.maximum(mask.sum(), 1)
 
 
+def weight_logs(weight: Float[Array, "row time agent"], steps: Batch) -> dict[str, Array]:
+    """Returns how the weights of recorded actions are distributed, by name."""
+    valid = acting(steps)
+    mean = masked_mean(weight, valid)
+    return {
+        "weight": mean,
+        "weight_spread": jnp.sqrt(masked_mean(jnp.square(weight - mean), valid)),
+        "weight_smallest": jnp.where(valid, weight, jnp.inf).min(),
+        "weight_largest": jnp.where(valid, weight, 0.0).max(),
+    }
+
+
 def jolt(network: Network, norm: float | Array, key: PRNGKey) -> Network:
     """A network whose weights are moved in a random direction by exactly this distance."""
     noise = jax.random.normal(key, (size(network),))

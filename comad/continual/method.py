@@ -1,11 +1,12 @@
 """What a method is: a frozen dataclass of its settings with pure verbs. The training loop knows nothing else about it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int
 
+from comad.continual.schedules import DataSchedule
 from comad.types import Actions, Batch, PRNGKey, Spec, StateTokens, Stream, Tokens
 
 State = TypeVar("State")
@@ -18,6 +19,11 @@ Logs = dict[str, Array]
 @runtime_checkable
 class Method(Protocol[State]):
     """Learns the tasks of a stream one after another."""
+
+    @property
+    def data(self) -> DataSchedule:
+        """Which data each update learns from."""
+        ...
 
     def init(self, key: PRNGKey, stream: Stream, specs: tuple[Spec, ...], updates: int) -> State:
         """Everything the method will ever need, at its final size; ``updates`` is the number per task."""
@@ -58,31 +64,6 @@ class Method(Protocol[State]):
 
     def describe(self, state: State) -> dict[str, Array]:
         """What a person may want to know of the heads, by name: which one is active, how they were chosen. Empty without heads."""
-        ...
-
-
-@dataclass(frozen=True)
-class Lot:
-    """Updates in a row on the data of one task."""
-
-    source: int
-    """The task whose data is used."""
-    first: int
-    """Number of the first of these batches in that task's order."""
-    count: int
-    kept: int | None = None
-    """Use only so many of its episodes, those that were kept when it ended; all by default."""
-
-
-@runtime_checkable
-class Schedules(Protocol):
-    """A method that does not simply learn each task from its own data."""
-
-    def schedule(self, seed: int, task: int, num_tasks: int, update: int, count: int) -> Sequence[Lot]:
-        """From which data updates ``update`` up to ``update + count`` of a task are made, and any others on the way, in order.
-
-        Plain Python, a function of its arguments alone, so that a run can go on from anywhere.
-        """
         ...
 
 

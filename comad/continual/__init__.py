@@ -1,0 +1,1 @@
+"""Learning one task after another: the learner, its strategies, and the weights they share."""
